@@ -1,0 +1,61 @@
+"""From capsules back to an image."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class FullyConnectedDecoder(nn.Module):
+    """Three linear layers, 512, 1024 and one unit per pixel, as for dynamic routing.
+
+    Args:
+        in_features: Length of the flat vector of masked capsules.
+        in_chans: Colour channels of the image.
+        img_size: Height and width of the image.
+    """
+
+    def __init__(self, in_features: int, in_chans: int, img_size: tuple[int, int]) -> None:
+        super().__init__()
+        height, width = img_size
+        self.layers = nn.Sequential(
+            nn.Linear(in_features, 512),
+            nn.ReLU(),
+            nn.Linear(512, 1024),
+            nn.ReLU(),
+            nn.Linear(1024, in_chans * height * width),
+            nn.Sigmoid(),
+            nn.Unflatten(1, (in_chans, height, width)),
+        )
+
+    def forward(
+        self, capsules: Float[Tensor, "batch features"]
+    ) -> Float[Tensor, "batch in_chans height width"]:
+        """A flat vector to an image in [0, 1]."""
+        return self.layers(capsules)  # type: ignore[no-any-return]
+
+
+class UpsamplingDecoder(nn.Module):
+    """Maps stretched to the image's size, then two 3x3 convolutions, ReLU and sigmoid.
+
+    Whatever happens to the maps, a turn or a shift, can happen to the image.
+
+    Args:
+        map_chans: Channels of the maps.
+        in_chans: Colour channels of the image.
+        img_size: Height and width of the image.
+    """
+
+    def __init__(self, map_chans: int, in_chans: int, img_size: tuple[int, int]) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Upsample(size=img_size),
+            nn.Conv2d(map_chans, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, in_chans, 3, padding=1),
+            nn.Sigmoid(),
+        )
+
+    def forward(
+        self, maps: Float[Tensor, "batch map_chans map_height map_width"]
+    ) -> Float[Tensor, "batch in_chans height width"]:
+        """Maps to an image in [0, 1]."""
+        return self.layers(maps)  # type: ignore[no-any-return]

@@ -1,0 +1,239 @@
+"""A capsule layer: votes by one grouped convolution, routing, layer norm.
+
+Axes, everywhere: B batch, C capsule channels, D capsule dims, H W map, K votes of a cluster,
+I vote clusters that reach a parent (child channels x weight clusters per child).
+"""
+
+from typing import Literal, NamedTuple, overload
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.types import Device
+
+from clustercaps.errors import at_least
+from clustercaps.routing import EPS, get_routing, vote_statistics
+
+Capsules = Float[Tensor, "batch channels dim height width"]
+
+
+class RoutingTrace(NamedTuple):
+    """Everything a routing step computed, for figures and for students."""
+
+    votes: Float[Tensor, "batch clusters votes channels dim height width"]
+    centroids: Float[Tensor, "batch clusters channels dim height width"]
+    spread: Float[Tensor, "batch clusters channels dim height width"]
+    weights: Float[Tensor, "batch clusters channels dim height width"]
+
+
+class ClusterCapsules2d(nn.Module):
+    """Capsule layer with cluster routing.
+
+    Every child channel is read by `clusters` weight clusters; each casts K = `votes` votes for every
+    parent capsule, from the k x k neighbourhood below it. The routing weighs the clusters' centroids
+    into the parent, and layer norm over (D, H, W), with weights shared by the channels, finishes it.
+
+    Args:
+        in_channels: Child capsule channels. An image is one channel whose dim is its colours.
+        in_dim: Numbers in a child capsule.
+        out_channels: Parent capsule channels.
+        out_dim: Numbers in a parent capsule.
+        votes: Votes in a cluster (the paper's K).
+        clusters: Weight clusters per child channel (the paper's N).
+        kernel_size: Side of the neighbourhood that a vote sees.
+        stride: Step of the neighbourhood.
+        padding: Zeros around the child maps; `kernel_size // 2` unless given.
+        in_size: Height and width of the child maps. The norm has one learned scale and shift per
+            dim and position, so it needs to know them; without `in_size` it normalises without
+            learned numbers, and the layer takes maps of any size.
+        norm: Whether to end with layer norm.
+        routing: A name from `clustercaps.list_routings()`.
+        eps: Added to the variance of the votes.
+        bias: Whether votes have a bias.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        in_dim: int,
+        out_channels: int,
+        out_dim: int,
+        votes: int,
+        clusters: int = 1,
+        kernel_size: int = 3,
+        stride: int = 1,
+        padding: int | None = None,
+        in_size: int | tuple[int, int] | None = None,
+        norm: bool = True,
+        routing: str = "cluster",
+        eps: float = EPS,
+        bias: bool = True,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = {
+            "in_channels": in_channels,
+            "in_dim": in_dim,
+            "out_channels": out_channels,
+            "out_dim": out_dim,
+            "votes": votes,
+            "clusters": clusters,
+            "kernel_size": kernel_size,
+            "stride": stride,
+        }
+        for name, value in sizes.items():
+            at_least(name, value, 1)
+        padding = kernel_size // 2 if padding is None else padding
+        at_least("padding", padding, 0)
+        if eps < 0:
+            raise ValueError(f"eps must not be negative, got {eps}")
+
+        self.in_channels, self.in_dim = in_channels, in_dim
+        self.out_channels, self.out_dim = out_channels, out_dim
+        self.votes, self.clusters = votes, clusters
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.in_size = None if in_size is None else pair(in_size)
+        self.routing, self.eps = routing, eps
+        get_routing(routing)
+
+        # One group per child channel; its output channels are (clusters, votes, parent channel, dim).
+        self.vote = nn.Conv2d(
+            in_channels * in_dim,
+            in_channels * clusters * votes * out_channels * out_dim,
+            kernel_size,
+            stride,
+            padding,
+            groups=in_channels,
+            bias=bias,
+            device=device,
+            dtype=dtype,
+        )
+        self.norm = None
+        if norm:
+            map_size = None if self.in_size is None else self.out_size(self.in_size)
+            self.norm = MapNorm(out_dim, map_size, device=device, dtype=dtype)
+
+    def out_size(self, in_size: int | tuple[int, int]) -> tuple[int, int]:
+        """Height and width of the parent maps for child maps of that size."""
+        height, width = (
+            (side + 2 * self.padding - self.kernel_size) // self.stride + 1
+            for side in pair(in_size)
+        )
+        if height < 1 or width < 1:
+            smallest = max(1, self.kernel_size - 2 * self.padding)
+            raise ValueError(
+                f"maps of {show_size(in_size)} vanish under kernel_size={self.kernel_size}, "
+                f"padding={self.padding}; the smallest map that works is {smallest}x{smallest}"
+            )
+        return height, width
+
+    @overload
+    def forward(self, x: Capsules, trace: Literal[False] = False) -> Capsules: ...
+    @overload
+    def forward(self, x: Capsules, trace: Literal[True]) -> tuple[Capsules, RoutingTrace]: ...
+    def forward(self, x: Capsules, trace: bool = False) -> Capsules | tuple[Capsules, RoutingTrace]:
+        """Child capsules [B, C, D, H, W] to parent capsules [B, C', D', H', W'].
+
+        With `trace`, also returns the votes, centroids, spread and routing weights.
+        """
+        self._check_input(x)
+        votes = self.vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
+        votes = votes.unflatten(
+            1,
+            (self.in_channels * self.clusters, self.votes, self.out_channels, self.out_dim),
+        )  # [B, I, K, C', D', H', W']
+        capsules, weights = get_routing(self.routing)(votes, eps=self.eps)
+        if self.norm is not None:
+            capsules = self.norm(capsules)
+        if not trace:
+            return capsules
+        return capsules, RoutingTrace(votes, *vote_statistics(votes, self.eps), weights)
+
+    def _check_input(self, x: Tensor) -> None:
+        if x.ndim != 5:
+            raise ValueError(
+                "a capsule layer takes [batch, channels, dim, height, width], got shape "
+                f"{tuple(x.shape)}; an image batch becomes capsules by images.unsqueeze(1)"
+            )
+        if (x.shape[1], x.shape[2]) != (self.in_channels, self.in_dim):
+            raise ValueError(
+                f"expected {self.in_channels} channels of dim {self.in_dim}, got {x.shape[1]} of "
+                f"dim {x.shape[2]}; set in_channels and in_dim to what the layer below puts out"
+            )
+        height, width = x.shape[3:]
+        if self.norm is not None and self.in_size not in (None, (height, width)):
+            raise ValueError(
+                f"this layer was built for maps of {show_size(self.in_size)}, got {height}x{width}; "
+                "build it with that in_size, or without in_size for any"
+            )
+        if min(height, width) + 2 * self.padding < self.kernel_size:
+            self.out_size((height, width))
+
+    def extra_repr(self) -> str:
+        """Type signature first, then what differs from the defaults."""
+        said = [
+            f"{self.in_channels}x{self.in_dim} -> {self.out_channels}x{self.out_dim}",
+            f"votes={self.votes}",
+            f"clusters={self.clusters}",
+            f"stride={self.stride}",
+        ]
+        if self.in_size is not None:
+            said.append(
+                f"maps={show_size(self.in_size)} -> {show_size(self.out_size(self.in_size))}"
+            )
+        if self.kernel_size != 3:
+            said.append(f"kernel_size={self.kernel_size}")
+        if self.padding != self.kernel_size // 2:
+            said.append(f"padding={self.padding}")
+        if self.routing != "cluster":
+            said.append(f"routing={self.routing!r}")
+        if self.norm is None:
+            said.append("norm=False")
+        return ", ".join(said)
+
+    def __repr__(self) -> str:
+        # One line: the children (a convolution, a norm) say nothing that the signature does not.
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+
+class MapNorm(nn.Module):
+    """Layer norm over (D, H, W) of each capsule channel, scale and shift shared by the channels.
+
+    Args:
+        dim: Numbers in a capsule.
+        map_size: Height and width; without it there is no learned scale and shift.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        map_size: tuple[int, int] | None,
+        eps: float = 1e-5,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = self.bias = None
+        if map_size is not None:
+            self.weight = nn.Parameter(torch.ones(dim, *map_size, device=device, dtype=dtype))
+            self.bias = nn.Parameter(torch.zeros(dim, *map_size, device=device, dtype=dtype))
+
+    def forward(self, x: Capsules) -> Capsules:
+        """Normalise every channel's map of capsules by its own mean and variance."""
+        return nn.functional.layer_norm(x, x.shape[2:], self.weight, self.bias, self.eps)
+
+
+def pair(size: int | tuple[int, int] | list[int]) -> tuple[int, int]:
+    """A side length as (height, width)."""
+    height, width = (size, size) if isinstance(size, int) else size
+    at_least("height", height, 1)
+    at_least("width", width, 1)
+    return height, width
+
+
+def show_size(size: int | tuple[int, int]) -> str:
+    """(height, width) as people write it."""
+    height, width = pair(size)
+    return f"{height}x{width}"

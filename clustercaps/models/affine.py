@@ -1,0 +1,106 @@
+"""The paper's two networks for images drawn from transformed maps.
+
+Three layers, the second with stride 2, without layer norm; a linear classifier and an upsampling
+decoder both read the last maps, 16 channels at half the image's size. The paper calls its capsule
+network C4K4D32, but only C4 K8 D4 gives the layers the parameters that it prints.
+"""
+
+import math
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clustercaps.decoders import UpsamplingDecoder
+from clustercaps.layers import Capsules
+from clustercaps.models.base import LinearClassifier
+from clustercaps.models.stack import CapsuleStack, map_sizes
+
+STRIDES = (1, 2, 1)
+
+
+class AffineCapsuleNet(LinearClassifier):
+    """Three capsule layers, a linear classifier, and a decoder of the last capsule channels.
+
+    Args:
+        num_classes: Classes; 0 leaves out the classifier.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        channels: Capsule channels of every layer (C).
+        clusters: Weight clusters per child channel (N).
+        votes: Votes in a cluster (K).
+        dim: Numbers in a capsule (D).
+        routing: A name from `clustercaps.list_routings()`.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 1,
+        img_size: int | tuple[int, int] = 28,
+        channels: int = 4,
+        clusters: int = 1,
+        votes: int = 8,
+        dim: int = 4,
+        routing: str = "cluster",
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size)
+        self.capsules = CapsuleStack(
+            in_chans=in_chans,
+            img_size=self.img_size,
+            channels=channels,
+            clusters=clusters,
+            votes=votes,
+            dim=dim,
+            strides=STRIDES,
+            norm=False,
+            routing=routing,
+        )
+        self.build_head(math.prod(self.capsules.out_shape))
+        self.decoder = UpsamplingDecoder(channels * dim, in_chans, self.img_size)
+
+    def forward_features(self, images: Float[Tensor, "batch in_chans height width"]) -> Capsules:
+        """Images to the last layer's capsules [B, C, D, H/2, W/2]."""
+        self.check_images(images)
+        return self.capsules(images)  # type: ignore[no-any-return]
+
+    def reconstruct(self, features: Capsules) -> Float[Tensor, "batch in_chans height width"]:
+        """Draw the images from the capsules, as they are or transformed."""
+        return self.decoder(features.flatten(1, 2))  # type: ignore[no-any-return]
+
+
+class AffineCNN(LinearClassifier):
+    """The same with ordinary convolutions, 96, 96 and 16 filters with ReLU.
+
+    Args:
+        num_classes: Classes; 0 leaves out the classifier.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+    """
+
+    def __init__(
+        self, num_classes: int = 10, in_chans: int = 1, img_size: int | tuple[int, int] = 28
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size)
+        widths = (in_chans, 96, 96, 16)
+        self.convs = nn.ModuleList(
+            nn.Conv2d(widths[i], widths[i + 1], 3, stride, padding=1)
+            for i, stride in enumerate(STRIDES)
+        )
+        height, width = map_sizes(self.img_size, STRIDES, (1, 1, 1))[-1]
+        self.build_head(widths[-1] * height * width)
+        self.decoder = UpsamplingDecoder(widths[-1], in_chans, self.img_size)
+
+    def forward_features(
+        self, images: Float[Tensor, "batch in_chans height width"]
+    ) -> Float[Tensor, "batch 16 half_height half_width"]:
+        """Images to the last layer's maps."""
+        self.check_images(images)
+        for conv in self.convs:
+            images = conv(images).relu()
+        return images
+
+    def reconstruct(
+        self, features: Float[Tensor, "batch 16 half_height half_width"]
+    ) -> Float[Tensor, "batch in_chans height width"]:
+        """Draw the images from the maps, as they are or transformed."""
+        return self.decoder(features)  # type: ignore[no-any-return]

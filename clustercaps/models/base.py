@@ -1,0 +1,90 @@
+"""What every network here can do: classify, give its features, swap its head, save and load."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clustercaps.errors import at_least
+from clustercaps.layers import pair
+from clustercaps.models.pretrained import Pretrained
+
+
+class ImageClassifier(nn.Module, Pretrained):
+    """A network from images [B, in_chans, H, W] to logits [B, num_classes].
+
+    Subclasses define `forward_features`, `forward_head` and `reset_classifier`. Their arguments are
+    JSON-plain: `save_pretrained` writes them to `config.json`, `from_pretrained` reads them back.
+
+    Args:
+        num_classes: Classes; 0 leaves out the head, and the network returns what the head reads.
+        in_chans: Colour channels of the images.
+        img_size: Height and width of the images, or one number for both.
+    """
+
+    def __init__(self, num_classes: int, in_chans: int, img_size: int | tuple[int, int]) -> None:
+        super().__init__()
+        at_least("num_classes", num_classes, 0)
+        at_least("in_chans", in_chans, 1)
+        self.num_classes = num_classes
+        self.in_chans = in_chans
+        self.img_size = pair(img_size)
+
+    def forward_features(self, images: Tensor) -> Tensor:
+        """What the network makes of the images, before the classifier."""
+        raise NotImplementedError
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        """Features to logits; with `pre_logits`, to the vector that the classifier reads."""
+        raise NotImplementedError
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """A fresh classifier for another number of classes; the rest keeps its weights."""
+        raise NotImplementedError
+
+    def forward(
+        self, images: Float[Tensor, "batch in_chans height width"]
+    ) -> Float[Tensor, "batch classes"]:
+        """Images to logits."""
+        return self.forward_head(self.forward_features(images))
+
+    def check_images(self, images: Tensor) -> None:
+        """Refuse images of another size or number of channels than the network was built for."""
+        expected = (self.in_chans, *self.img_size)
+        if images.ndim != 4 or images.shape[1:] != expected:
+            raise ValueError(
+                f"expected images [batch, {', '.join(map(str, expected))}], got shape "
+                f"{tuple(images.shape)}; resize or pad the images, or build the network with that "
+                "in_chans and img_size"
+            )
+
+    def set_num_classes(self, num_classes: int) -> None:
+        """Remember the new number of classes, also in what `save_pretrained` writes."""
+        at_least("num_classes", num_classes, 0)
+        self.num_classes = num_classes
+        settings: dict[str, object] = self._hub_mixin_config  # type: ignore[assignment]
+        settings["num_classes"] = num_classes
+
+
+class LinearClassifier(ImageClassifier):
+    """A network whose head is one linear layer on its flattened features.
+
+    Subclasses call `build_head` at the end of their `__init__`.
+    """
+
+    head: nn.Module
+
+    def build_head(self, num_features: int) -> None:
+        """Put a fresh linear layer, or nothing for 0 classes, on `num_features` features."""
+        self.num_features = num_features
+        self.head = nn.Linear(num_features, self.num_classes) if self.num_classes else nn.Identity()
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        """Features to logits; with `pre_logits`, to the flat vector that the classifier reads."""
+        flat = features.flatten(1)
+        return flat if pre_logits else self.head(flat)
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """A fresh linear classifier for that many classes; the rest keeps its weights."""
+        like = next(self.parameters())
+        self.set_num_classes(num_classes)
+        self.build_head(self.num_features)
+        self.head.to(device=like.device, dtype=like.dtype)

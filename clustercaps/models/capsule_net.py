@@ -1,0 +1,82 @@
+"""The paper's classifiers: five layers of cluster routing and one linear head.
+
+M-variants have several capsule channels with one weight cluster each, S-variants have one channel
+with several weight clusters.
+"""
+
+import math
+from typing import Literal, overload
+
+from jaxtyping import Float
+from torch import Tensor
+
+from clustercaps.errors import unknown
+from clustercaps.layers import Capsules, RoutingTrace
+from clustercaps.models.base import LinearClassifier
+from clustercaps.models.resnet_stem import ResNetStem
+from clustercaps.models.stack import CapsuleStack
+
+STRIDES = (1, 2, 1, 2, 1)
+
+
+class CapsuleNet(LinearClassifier):
+    """Five capsule layers, strides 1 2 1 2 1, and a linear classifier on all capsules.
+
+    Args:
+        num_classes: Classes; 0 leaves out the classifier.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        channels: Capsule channels of every layer (C).
+        clusters: Weight clusters per child channel (N).
+        votes: Votes in a cluster (K).
+        dim: Numbers in a capsule (D).
+        routing: A name from `clustercaps.list_routings()`.
+        stem: "none" reads the pixels; "resnet" puts a ResNet's first stage before the capsules, as
+            the paper does for ImageNet.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 3,
+        img_size: int | tuple[int, int] = 32,
+        channels: int = 4,
+        clusters: int = 1,
+        votes: int = 5,
+        dim: int = 6,
+        routing: str = "cluster",
+        stem: str = "none",
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size)
+        if stem not in ("none", "resnet"):
+            raise KeyError(unknown("stem", stem, ("none", "resnet")))
+        self.stem = ResNetStem(in_chans) if stem == "resnet" else None
+        self.capsules = CapsuleStack(
+            in_chans=in_chans if self.stem is None else self.stem.out_chans,
+            img_size=self.img_size if self.stem is None else self.stem.out_size(self.img_size),
+            channels=channels,
+            clusters=clusters,
+            votes=votes,
+            dim=dim,
+            strides=STRIDES,
+            routing=routing,
+        )
+        self.build_head(math.prod(self.capsules.out_shape))
+
+    @overload
+    def forward_features(self, images: Tensor, trace: Literal[False] = False) -> Capsules: ...
+    @overload
+    def forward_features(
+        self, images: Tensor, trace: Literal[True]
+    ) -> tuple[Capsules, list[RoutingTrace]]: ...
+    def forward_features(
+        self, images: Float[Tensor, "batch in_chans height width"], trace: bool = False
+    ) -> Capsules | tuple[Capsules, list[RoutingTrace]]:
+        """Images to the last layer's capsules [B, C, D, H/4, W/4].
+
+        With `trace`, also returns one `RoutingTrace` per layer.
+        """
+        self.check_images(images)
+        if self.stem is not None:
+            images = self.stem(images)
+        return self.capsules(images, trace=trace)  # type: ignore[no-any-return]

@@ -1,0 +1,118 @@
+"""One capsule per class, and a decoder that draws the image from the capsule of its class.
+
+The paper's network for disentangled dimensions and for the plots of routing weights. It fixes only
+"M-variant 2 with ten last-layer capsules"; strides and padding are ours, and bring 28x28 images to
+maps of 28, 14, 7, 3 and 1.
+"""
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clustercaps.decoders import FullyConnectedDecoder
+from clustercaps.errors import at_least
+from clustercaps.layers import RoutingTrace, show_size
+from clustercaps.models.base import ImageClassifier
+from clustercaps.models.stack import CapsuleStack
+
+STRIDES = (1, 2, 2, 2, 1)
+PADDINGS = (1, 1, 1, 0, 0)
+
+
+class ClassCapsuleNet(ImageClassifier):
+    """Five capsule layers down to one capsule per class; a shared linear unit scores each of them.
+
+    Args:
+        num_classes: Classes, at least 1: they are the last layer's channels.
+        in_chans: Colour channels.
+        img_size: Height and width of the images, 25 to 32.
+        channels: Capsule channels of the layers before the last (C).
+        clusters: Weight clusters per child channel (N).
+        votes: Votes in a cluster (K).
+        dim: Numbers in a capsule (D).
+        routing: A name from `clustercaps.list_routings()`.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 1,
+        img_size: int | tuple[int, int] = 28,
+        channels: int = 4,
+        clusters: int = 1,
+        votes: int = 5,
+        dim: int = 8,
+        routing: str = "cluster",
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size)
+        at_least("num_classes", num_classes, 1)
+        self.capsules = CapsuleStack(
+            in_chans=in_chans,
+            img_size=self.img_size,
+            channels=channels,
+            clusters=clusters,
+            votes=votes,
+            dim=dim,
+            strides=STRIDES,
+            paddings=PADDINGS,
+            out_channels=num_classes,
+            routing=routing,
+        )
+        if self.capsules.out_shape[2:] != (1, 1):
+            raise ValueError(
+                f"images of {show_size(self.img_size)} leave last maps of "
+                f"{show_size(self.capsules.out_shape[2:])}, but a class has one capsule; "
+                "sides of 25 to 32 pixels work"
+            )
+        self.dim = dim
+        self.head = nn.Linear(dim, 1)
+        self.decoder = FullyConnectedDecoder(num_classes * dim, in_chans, self.img_size)
+
+    def forward_features(
+        self, images: Float[Tensor, "batch in_chans height width"], trace: bool = False
+    ) -> (
+        Float[Tensor, "batch classes dim"]
+        | tuple[Float[Tensor, "batch classes dim"], list[RoutingTrace]]
+    ):
+        """Images to one capsule per class; with `trace`, also one `RoutingTrace` per layer."""
+        self.check_images(images)
+        if trace:
+            capsules, traces = self.capsules(images, trace=True)
+            return capsules.flatten(2), traces
+        return self.capsules(images).flatten(2)
+
+    def forward_head(
+        self, features: Float[Tensor, "batch classes dim"], pre_logits: bool = False
+    ) -> Tensor:
+        """Class capsules to logits; with `pre_logits`, to the flat vector of all capsules."""
+        return features.flatten(1) if pre_logits else self.head(features).squeeze(2)
+
+    def reconstruct(
+        self,
+        features: Float[Tensor, "batch classes dim"],
+        labels: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch in_chans height width"]:
+        """Draw each image from one class capsule, all others set to zero.
+
+        Args:
+            features: The class capsules.
+            labels: The classes whose capsules stay. Needed in training mode; without them, the
+                predicted classes stay.
+        """
+        if labels is None:
+            if self.training:
+                raise ValueError("in training mode, capsules are masked by label: give labels")
+            labels = self.forward_head(features).argmax(1)
+        mask = F.one_hot(labels, self.num_classes).unsqueeze(2).to(features.dtype)
+        return self.decoder((features * mask).flatten(1))  # type: ignore[no-any-return]
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Fresh class capsules and decoder for that many classes; the layers below stay."""
+        at_least("num_classes", num_classes, 1)
+        self.set_num_classes(num_classes)
+        fresh = type(self)(**self._hub_mixin_config)  # type: ignore[arg-type]
+        like = next(self.parameters())
+        fresh.to(device=like.device, dtype=like.dtype)
+        self.capsules.layers[-1] = fresh.capsules.layers[-1]
+        self.capsules.out_shape = fresh.capsules.out_shape
+        self.head, self.decoder = fresh.head, fresh.decoder

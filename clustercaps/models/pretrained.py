@@ -1,0 +1,185 @@
+"""Save and load: settings as JSON, weights as safetensors, never a pickle."""
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, TypeVar
+
+from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+Model = TypeVar("Model", bound="Pretrained")
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+CARD_FILE = "README.md"
+
+MODEL_CARD = """---
+{{ card_data }}
+---
+
+# {{ architecture }}
+
+A network of the `clustercaps` library, capsule networks for PyTorch,
+with {{ parameters }} parameters.
+
+```python
+import clustercaps as cc
+
+model = cc.from_pretrained("path/to/this/folder")
+```
+
+Built with: {{ settings }}
+
+The method: Zhao and Cheng, "Capsule networks with non-iterative cluster routing", Neural Networks
+143, 2021. State here on which data the weights were trained, for how long, and how they were tested.
+"""
+
+
+class Pretrained(
+    PyTorchModelHubMixin,
+    library_name="clustercaps",
+    tags=["capsule-network", "image-classification"],
+    license="mit",
+    model_card_template=MODEL_CARD,
+):
+    """`save_pretrained` and `from_pretrained` for a network whose arguments are JSON-plain."""
+
+    def save_pretrained(  # type: ignore[override]  # fewer options than the Hub's own signature
+        self,
+        save_directory: str | Path,
+        *,
+        repo_id: str | None = None,
+        push_to_hub: bool = False,
+        **push_to_hub_kwargs: Any,
+    ) -> str | None:
+        """Write `config.json`, `model.safetensors` and a model card into a folder.
+
+        All is written to a temporary folder first and then moved, so that an interrupted save
+        leaves every file whole. With `push_to_hub`, the model is uploaded as well.
+        """
+        folder = Path(save_directory)
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = dict(self._hub_mixin_config or {})  # type: ignore[call-overload]
+        card = {
+            "architecture": type(self).__name__,
+            "settings": ", ".join(f"{key}={value!r}" for key, value in settings.items()),
+            "parameters": f"{sum(p.numel() for p in self.parameters()):,}",  # type: ignore[attr-defined]
+        }
+        staging = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
+        try:
+            super().save_pretrained(
+                staging,
+                config={"architecture": type(self).__name__, **settings},
+                model_card_kwargs=card,
+            )
+            if (folder / CARD_FILE).exists():
+                # Somebody may have edited the card.
+                (staging / CARD_FILE).unlink()
+            for file in sorted(staging.iterdir()):
+                os.replace(file, folder / file.name)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+        if push_to_hub:
+            return self.push_to_hub(repo_id or folder.name, **push_to_hub_kwargs)
+        return None
+
+    @classmethod
+    def from_pretrained(  # type: ignore[override]  # the Hub's options pass through kwargs
+        cls: type[Model], pretrained_model_name_or_path: str | Path, **kwargs: Any
+    ) -> Model:
+        """Build the network that a folder, or a model on the Hub, describes, with its weights.
+
+        The network comes in evaluation mode.
+        """
+        folder = Path(pretrained_model_name_or_path)
+        if folder.is_dir():
+            saved_as = read_config(folder).get("architecture", cls.__name__)
+            if saved_as != cls.__name__:
+                raise ValueError(
+                    f"{folder / CONFIG_FILE} describes a {saved_as}, not a {cls.__name__}; "
+                    "clustercaps.from_pretrained(folder) picks the right class"
+                )
+        elif folder.exists() or folder.is_absolute():
+            raise FileNotFoundError(
+                f"{folder} is not a folder; give the folder that save_pretrained wrote"
+            )
+        return super().from_pretrained(str(folder), **kwargs)
+
+    @classmethod
+    def _from_pretrained(  # type: ignore[override]
+        cls: type[Model],
+        *,
+        model_id: str,
+        map_location: str = "cpu",
+        revision: str | None = None,
+        cache_dir: str | Path | None = None,
+        force_download: bool = False,
+        local_files_only: bool = False,
+        token: str | bool | None = None,
+        **settings: Any,
+    ) -> Model:
+        # The Hub's own version falls back on pickled weights; this one reads safetensors only.
+        if Path(model_id).is_dir():
+            weights = Path(model_id) / WEIGHTS_FILE
+        else:
+            weights = Path(
+                hf_hub_download(
+                    repo_id=model_id,
+                    filename=WEIGHTS_FILE,
+                    revision=revision,
+                    cache_dir=cache_dir,
+                    force_download=force_download,
+                    local_files_only=local_files_only,
+                    token=token,
+                )
+            )
+        model = cls(**settings)
+        assert isinstance(model, nn.Module)
+        load_weights(model, weights)
+        model.to(map_location).eval()
+        return model
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The settings that `save_pretrained` stored in a folder."""
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing; give the folder that save_pretrained wrote")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged, it is not JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} is damaged: expected a JSON object, got {type(config).__name__}")
+    return config
+
+
+def load_weights(model: nn.Module, path: Path) -> None:
+    """Copy the tensors of a safetensors file into a model, or say exactly what does not fit."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing; give the folder that save_pretrained wrote")
+    try:
+        with safe_open(path, framework="pt") as file:
+            saved: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ValueError(
+            f"{path} is damaged or not a safetensors file ({error}); copy or download it again"
+        ) from error
+    wanted = model.state_dict()
+    problems = [f"{name} is missing" for name in wanted if name not in saved]
+    problems += [f"{name} is not part of the network" for name in saved if name not in wanted]
+    problems += [
+        f"{name} has shape {tuple(saved[name].shape)}, the network expects {tuple(tensor.shape)}"
+        for name, tensor in wanted.items()
+        if name in saved and saved[name].shape != tensor.shape
+    ]
+    if problems:
+        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+        raise ValueError(
+            f"{path} does not fit this {type(model).__name__}: {'; '.join(problems[:5])}{more}"
+        )
+    model.load_state_dict(saved)

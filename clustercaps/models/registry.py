@@ -1,0 +1,106 @@
+"""Every network by name: a row of the paper is a name."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from clustercaps.errors import unknown
+from clustercaps.models.affine import AffineCapsuleNet, AffineCNN
+from clustercaps.models.base import ImageClassifier
+from clustercaps.models.capsule_net import CapsuleNet
+from clustercaps.models.class_capsules import ClassCapsuleNet
+from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
+from clustercaps.models.pretrained import read_config
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A class of networks with settings of its own."""
+
+    network: type[ImageClassifier]
+    summary: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _m(votes: int, dim: int) -> Preset:
+    return Preset(
+        CapsuleNet,
+        f"C4K{votes}D{dim}, 5 capsule layers, 4 channels",
+        {"channels": 4, "clusters": 1, "votes": votes, "dim": dim},
+    )
+
+
+def _s(clusters: int, votes: int, dim: int) -> Preset:
+    return Preset(
+        CapsuleNet,
+        f"N{clusters}K{votes}D{dim}, 5 capsule layers, 1 channel",
+        {"channels": 1, "clusters": clusters, "votes": votes, "dim": dim},
+    )
+
+
+PRESETS: dict[str, Preset] = {
+    "m1": _m(votes=5, dim=6),
+    "m2": _m(votes=5, dim=8),
+    "m3": _m(votes=8, dim=16),
+    "m4": _m(votes=8, dim=24),
+    "s1": _s(clusters=4, votes=4, dim=13),
+    "s2": _s(clusters=4, votes=4, dim=16),
+    "s3": _s(clusters=8, votes=8, dim=16),
+    "s4": _s(clusters=8, votes=8, dim=32),
+    "baseline_cnn": Preset(BaselineCNN, "5 convolutions of 256, layer norm"),
+    "viewpoint_cnn": Preset(ViewpointCNN, "CNN of Hinton et al. 2018 for novel viewpoints"),
+    "imagenet_m4": Preset(
+        CapsuleNet,
+        "ResNet stem, then M4",
+        {**_m(votes=8, dim=24).settings, "stem": "resnet", "img_size": 224, "num_classes": 1000},
+    ),
+    "affine_capsules": Preset(AffineCapsuleNet, "C4K8D4, 3 capsule layers, decoder of maps"),
+    "affine_cnn": Preset(AffineCNN, "3 convolutions, decoder of maps"),
+    "class_capsules": Preset(ClassCapsuleNet, "C4K5D8, one capsule per class, decoder"),
+}
+
+NETWORKS = {preset.network.__name__: preset.network for preset in PRESETS.values()}
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """Names of the registered networks that match a shell-style pattern."""
+    return [name for name in PRESETS if fnmatch(name, pattern)]
+
+
+def get_preset(name: str) -> Preset:
+    """The registered network of that name."""
+    if name not in PRESETS:
+        raise KeyError(unknown("model", name, PRESETS))
+    return PRESETS[name]
+
+
+def create_model(name: str, **settings: Any) -> ImageClassifier:
+    """Build a network with fresh weights.
+
+    Args:
+        name: A name from `list_models()`.
+        **settings: Any argument of the network's class: `num_classes`, `in_chans`, `img_size`, and
+            for capsule networks `channels` (C), `clusters` (N), `votes` (K), `dim` (D), `routing`.
+    """
+    preset = get_preset(name)
+    known = [p for p in inspect.signature(preset.network.__init__).parameters if p != "self"]
+    for setting in settings:
+        if setting not in known:
+            raise ValueError(f"model {name!r}: {unknown('setting', setting, known)}")
+    return preset.network(**{**preset.settings, **settings})
+
+
+def from_pretrained(folder: str | Path, **kwargs: Any) -> ImageClassifier:
+    """Load a network from a folder that `save_pretrained` wrote, whatever its class."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"{folder} is not a folder; for a model on the Hub, call from_pretrained of its class"
+        )
+    architecture = str(read_config(folder).get("architecture"))
+    if architecture not in NETWORKS:
+        raise ValueError(f"{folder}: {unknown('architecture', architecture, NETWORKS)}")
+    return NETWORKS[architecture].from_pretrained(folder, **kwargs)

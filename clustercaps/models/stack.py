@@ -1,0 +1,112 @@
+"""A stack of capsule layers on an image: the trunk of every capsule network of the paper."""
+
+from collections.abc import Sequence
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clustercaps.layers import Capsules, ClusterCapsules2d, RoutingTrace, show_size
+
+
+class CapsuleStack(nn.Module):
+    """Capsule layers from an image, which is one capsule channel with a dim per colour.
+
+    Every parent capsule of every layer hears `channels * clusters` vote clusters: the image is read
+    by that many weight clusters, later layers by `clusters` for each of their `channels` children.
+
+    Args:
+        in_chans: Colour channels, the dim of the first capsules.
+        img_size: Height and width of the image.
+        channels: Capsule channels of a layer (the paper's C).
+        clusters: Weight clusters per child channel (N).
+        votes: Votes in a cluster (K).
+        dim: Numbers in a capsule (D).
+        strides: One stride per layer.
+        paddings: One padding per layer; 1 everywhere unless given.
+        out_channels: Channels of the last layer, if not `channels`.
+        norm: Whether layers end with layer norm.
+        routing: A name from `clustercaps.list_routings()`.
+    """
+
+    def __init__(
+        self,
+        in_chans: int,
+        img_size: tuple[int, int],
+        channels: int,
+        clusters: int,
+        votes: int,
+        dim: int,
+        strides: Sequence[int],
+        paddings: Sequence[int] | None = None,
+        out_channels: int | None = None,
+        norm: bool = True,
+        routing: str = "cluster",
+    ) -> None:
+        super().__init__()
+        paddings = paddings or [1] * len(strides)
+        layers: list[ClusterCapsules2d] = []
+        sizes = map_sizes(img_size, strides, paddings)
+        for number, (stride, padding) in enumerate(zip(strides, paddings, strict=True), 1):
+            first, last = number == 1, number == len(strides)
+            layers.append(
+                ClusterCapsules2d(
+                    in_channels=1 if first else channels,
+                    in_dim=in_chans if first else dim,
+                    out_channels=out_channels if last and out_channels else channels,
+                    out_dim=dim,
+                    votes=votes,
+                    clusters=channels * clusters if first else clusters,
+                    stride=stride,
+                    padding=padding,
+                    in_size=sizes[number - 1],
+                    norm=norm,
+                    routing=routing,
+                )
+            )
+        self.layers = nn.ModuleList(layers)
+        self.out_shape = (layers[-1].out_channels, dim, *sizes[-1])
+
+    def forward(
+        self, images: Float[Tensor, "batch in_chans height width"], trace: bool = False
+    ) -> Capsules | tuple[Capsules, list[RoutingTrace]]:
+        """Images to the last layer's capsules; with `trace`, also what every layer computed."""
+        capsules = images.unsqueeze(1)
+        traces = []
+        for layer in self.layers:
+            if trace:
+                capsules, seen = layer(capsules, trace=True)
+                traces.append(seen)
+            else:
+                capsules = layer(capsules)
+        return (capsules, traces) if trace else capsules
+
+
+def map_sizes(
+    img_size: tuple[int, int], strides: Sequence[int], paddings: Sequence[int], kernel_size: int = 3
+) -> list[tuple[int, int]]:
+    """Sizes of the image and of every layer's maps, or an error if one of them vanishes."""
+    sizes = [img_size]
+    for number, (stride, padding) in enumerate(zip(strides, paddings, strict=True), 1):
+        height, width = (
+            (side + 2 * padding - kernel_size) // stride + 1
+            if side + 2 * padding >= kernel_size
+            else 0
+            for side in sizes[-1]
+        )
+        if not height or not width:
+            smallest = smallest_side(strides, paddings, kernel_size)
+            raise ValueError(
+                f"an image of {show_size(img_size)} is too small: the maps vanish at capsule layer "
+                f"{number} of {len(strides)}, which gets {show_size(sizes[-1])}; the smallest image "
+                f"that works is {smallest}x{smallest}"
+            )
+        sizes.append((height, width))
+    return sizes
+
+
+def smallest_side(strides: Sequence[int], paddings: Sequence[int], kernel_size: int) -> int:
+    """The smallest image side for which the last map has at least one position."""
+    side = 1
+    for stride, padding in reversed(list(zip(strides, paddings, strict=True))):
+        side = max(1, (side - 1) * stride + kernel_size - 2 * padding)
+    return side

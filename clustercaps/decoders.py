@@ -3,6 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clustercaps.layers import ImageBatch
+
 
 class FullyConnectedDecoder(nn.Module):
     """Three linear layers, 512, 1024 and one unit per pixel, as for dynamic routing.
@@ -26,9 +28,7 @@ class FullyConnectedDecoder(nn.Module):
             nn.Unflatten(1, (in_chans, height, width)),
         )
 
-    def forward(
-        self, capsules: Float[Tensor, "batch features"]
-    ) -> Float[Tensor, "batch in_chans height width"]:
+    def forward(self, capsules: Float[Tensor, "batch features"]) -> ImageBatch:
         """A flat vector to an image in [0, 1]."""
         return self.layers(capsules)  # type: ignore[no-any-return]
 
@@ -54,8 +54,6 @@ class UpsamplingDecoder(nn.Module):
             nn.Sigmoid(),
         )
 
-    def forward(
-        self, maps: Float[Tensor, "batch map_chans map_height map_width"]
-    ) -> Float[Tensor, "batch in_chans height width"]:
+    def forward(self, maps: Float[Tensor, "batch map_chans map_height map_width"]) -> ImageBatch:
         """Maps to an image in [0, 1]."""
         return self.layers(maps)  # type: ignore[no-any-return]

@@ -14,6 +14,8 @@ from torch.types import Device
 from clustercaps.errors import at_least
 from clustercaps.routing import EPS, get_routing, vote_statistics
 
+ImageBatch = Float[Tensor, "batch in_chans img_height img_width"]
+Children = Float[Tensor, "batch in_channels in_dim in_height in_width"]
 Capsules = Float[Tensor, "batch channels dim height width"]
 
 
@@ -29,9 +31,9 @@ class RoutingTrace(NamedTuple):
 class ClusterCapsules2d(nn.Module):
     """Capsule layer with cluster routing.
 
-    Every child channel is read by `clusters` weight clusters; each casts K = `votes` votes for every
-    parent capsule, from the k x k neighbourhood below it. The routing weighs the clusters' centroids
-    into the parent, and layer norm over (D, H, W), with weights shared by the channels, finishes it.
+    Every child channel is read by `clusters` weight clusters. Each of them casts K = `votes` votes
+    for every parent capsule, from the neighbourhood below it. The routing weighs the centroids of
+    the votes into the parent; layer norm over (D, H, W), shared by the channels, finishes it.
 
     Args:
         in_channels: Child capsule channels. An image is one channel whose dim is its colours.
@@ -97,7 +99,7 @@ class ClusterCapsules2d(nn.Module):
         self.routing, self.eps = routing, eps
         get_routing(routing)
 
-        # One group per child channel; its output channels are (clusters, votes, parent channel, dim).
+        # One group per child channel; its outputs are (clusters, votes, out_channels, out_dim).
         self.vote = nn.Conv2d(
             in_channels * in_dim,
             in_channels * clusters * votes * out_channels * out_dim,
@@ -129,10 +131,10 @@ class ClusterCapsules2d(nn.Module):
         return height, width
 
     @overload
-    def forward(self, x: Capsules, trace: Literal[False] = False) -> Capsules: ...
+    def forward(self, x: Children, trace: Literal[False] = False) -> Capsules: ...
     @overload
-    def forward(self, x: Capsules, trace: Literal[True]) -> tuple[Capsules, RoutingTrace]: ...
-    def forward(self, x: Capsules, trace: bool = False) -> Capsules | tuple[Capsules, RoutingTrace]:
+    def forward(self, x: Children, trace: Literal[True]) -> tuple[Capsules, RoutingTrace]: ...
+    def forward(self, x: Children, trace: bool = False) -> Capsules | tuple[Capsules, RoutingTrace]:
         """Child capsules [B, C, D, H, W] to parent capsules [B, C', D', H', W'].
 
         With `trace`, also returns the votes, centroids, spread and routing weights.
@@ -164,7 +166,7 @@ class ClusterCapsules2d(nn.Module):
         height, width = x.shape[3:]
         if self.norm is not None and self.in_size not in (None, (height, width)):
             raise ValueError(
-                f"this layer was built for maps of {show_size(self.in_size)}, got {height}x{width}; "
+                f"this layer was built for maps of {self.in_size}, got {(height, width)}; "
                 "build it with that in_size, or without in_size for any"
             )
         if min(height, width) + 2 * self.padding < self.kernel_size:

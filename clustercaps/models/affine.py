@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clustercaps.decoders import UpsamplingDecoder
-from clustercaps.layers import Capsules
+from clustercaps.layers import Capsules, ImageBatch
 from clustercaps.models.base import LinearClassifier
 from clustercaps.models.stack import CapsuleStack, map_sizes
 
@@ -58,12 +58,12 @@ class AffineCapsuleNet(LinearClassifier):
         self.build_head(math.prod(self.capsules.out_shape))
         self.decoder = UpsamplingDecoder(channels * dim, in_chans, self.img_size)
 
-    def forward_features(self, images: Float[Tensor, "batch in_chans height width"]) -> Capsules:
+    def forward_features(self, images: ImageBatch) -> Capsules:
         """Images to the last layer's capsules [B, C, D, H/2, W/2]."""
         self.check_images(images)
         return self.capsules(images)  # type: ignore[no-any-return]
 
-    def reconstruct(self, features: Capsules) -> Float[Tensor, "batch in_chans height width"]:
+    def reconstruct(self, features: Capsules) -> ImageBatch:
         """Draw the images from the capsules, as they are or transformed."""
         return self.decoder(features.flatten(1, 2))  # type: ignore[no-any-return]
 
@@ -91,7 +91,7 @@ class AffineCNN(LinearClassifier):
         self.decoder = UpsamplingDecoder(widths[-1], in_chans, self.img_size)
 
     def forward_features(
-        self, images: Float[Tensor, "batch in_chans height width"]
+        self, images: ImageBatch
     ) -> Float[Tensor, "batch 16 half_height half_width"]:
         """Images to the last layer's maps."""
         self.check_images(images)
@@ -99,8 +99,6 @@ class AffineCNN(LinearClassifier):
             images = conv(images).relu()
         return images
 
-    def reconstruct(
-        self, features: Float[Tensor, "batch 16 half_height half_width"]
-    ) -> Float[Tensor, "batch in_chans height width"]:
+    def reconstruct(self, features: Float[Tensor, "batch 16 half_height half_width"]) -> ImageBatch:
         """Draw the images from the maps, as they are or transformed."""
         return self.decoder(features)  # type: ignore[no-any-return]

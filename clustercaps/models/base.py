@@ -1,10 +1,12 @@
 """What every network here can do: classify, give its features, swap its head, save and load."""
 
+from typing import Any
+
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from clustercaps.errors import at_least
-from clustercaps.layers import pair
+from clustercaps.layers import ImageBatch, pair
 from clustercaps.models.pretrained import Pretrained
 
 
@@ -28,7 +30,8 @@ class ImageClassifier(nn.Module, Pretrained):
         self.in_chans = in_chans
         self.img_size = pair(img_size)
 
-    def forward_features(self, images: Tensor) -> Tensor:
+    # Any, because capsule networks can return their traces as well.
+    def forward_features(self, images: Tensor) -> Any:
         """What the network makes of the images, before the classifier."""
         raise NotImplementedError
 
@@ -40,9 +43,7 @@ class ImageClassifier(nn.Module, Pretrained):
         """A fresh classifier for another number of classes; the rest keeps its weights."""
         raise NotImplementedError
 
-    def forward(
-        self, images: Float[Tensor, "batch in_chans height width"]
-    ) -> Float[Tensor, "batch classes"]:
+    def forward(self, images: ImageBatch) -> Float[Tensor, "batch classes"]:
         """Images to logits."""
         return self.forward_head(self.forward_features(images))
 
@@ -60,8 +61,7 @@ class ImageClassifier(nn.Module, Pretrained):
         """Remember the new number of classes, also in what `save_pretrained` writes."""
         at_least("num_classes", num_classes, 0)
         self.num_classes = num_classes
-        settings: dict[str, object] = self._hub_mixin_config  # type: ignore[assignment]
-        settings["num_classes"] = num_classes
+        self.settings["num_classes"] = num_classes
 
 
 class LinearClassifier(ImageClassifier):

@@ -7,11 +7,10 @@ with several weight clusters.
 import math
 from typing import Literal, overload
 
-from jaxtyping import Float
 from torch import Tensor
 
 from clustercaps.errors import unknown
-from clustercaps.layers import Capsules, RoutingTrace
+from clustercaps.layers import Capsules, ImageBatch, RoutingTrace
 from clustercaps.models.base import LinearClassifier
 from clustercaps.models.resnet_stem import ResNetStem
 from clustercaps.models.stack import CapsuleStack
@@ -70,7 +69,7 @@ class CapsuleNet(LinearClassifier):
         self, images: Tensor, trace: Literal[True]
     ) -> tuple[Capsules, list[RoutingTrace]]: ...
     def forward_features(
-        self, images: Float[Tensor, "batch in_chans height width"], trace: bool = False
+        self, images: ImageBatch, trace: bool = False
     ) -> Capsules | tuple[Capsules, list[RoutingTrace]]:
         """Images to the last layer's capsules [B, C, D, H/4, W/4].
 

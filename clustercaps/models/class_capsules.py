@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from clustercaps.decoders import FullyConnectedDecoder
 from clustercaps.errors import at_least
-from clustercaps.layers import RoutingTrace, show_size
+from clustercaps.layers import ImageBatch, RoutingTrace, show_size
 from clustercaps.models.base import ImageClassifier
 from clustercaps.models.stack import CapsuleStack
 
@@ -69,7 +69,7 @@ class ClassCapsuleNet(ImageClassifier):
         self.decoder = FullyConnectedDecoder(num_classes * dim, in_chans, self.img_size)
 
     def forward_features(
-        self, images: Float[Tensor, "batch in_chans height width"], trace: bool = False
+        self, images: ImageBatch, trace: bool = False
     ) -> (
         Float[Tensor, "batch classes dim"]
         | tuple[Float[Tensor, "batch classes dim"], list[RoutingTrace]]
@@ -79,7 +79,7 @@ class ClassCapsuleNet(ImageClassifier):
         if trace:
             capsules, traces = self.capsules(images, trace=True)
             return capsules.flatten(2), traces
-        return self.capsules(images).flatten(2)
+        return self.capsules(images).flatten(2)  # type: ignore[no-any-return]
 
     def forward_head(
         self, features: Float[Tensor, "batch classes dim"], pre_logits: bool = False
@@ -91,7 +91,7 @@ class ClassCapsuleNet(ImageClassifier):
         self,
         features: Float[Tensor, "batch classes dim"],
         labels: Int[Tensor, " batch"] | None = None,
-    ) -> Float[Tensor, "batch in_chans height width"]:
+    ) -> ImageBatch:
         """Draw each image from one class capsule, all others set to zero.
 
         Args:
@@ -110,7 +110,7 @@ class ClassCapsuleNet(ImageClassifier):
         """Fresh class capsules and decoder for that many classes; the layers below stay."""
         at_least("num_classes", num_classes, 1)
         self.set_num_classes(num_classes)
-        fresh = type(self)(**self._hub_mixin_config)  # type: ignore[arg-type]
+        fresh = type(self)(**self.settings)
         like = next(self.parameters())
         fresh.to(device=like.device, dtype=like.dtype)
         self.capsules.layers[-1] = fresh.capsules.layers[-1]

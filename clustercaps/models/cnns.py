@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.layers import show_size
+from clustercaps.layers import ImageBatch, show_size
 from clustercaps.models.base import LinearClassifier
 from clustercaps.models.capsule_net import STRIDES
 from clustercaps.models.stack import map_sizes
@@ -42,7 +42,7 @@ class BaselineCNN(LinearClassifier):
         self.build_head(width * height * width_of_map)
 
     def forward_features(
-        self, images: Float[Tensor, "batch in_chans height width"]
+        self, images: ImageBatch
     ) -> Float[Tensor, "batch filters map_height map_width"]:
         """Images to the last layer's maps."""
         self.check_images(images)
@@ -90,9 +90,7 @@ class ViewpointCNN(LinearClassifier):
         )
         self.build_head(1024)
 
-    def forward_features(
-        self, images: Float[Tensor, "batch in_chans height width"]
-    ) -> Float[Tensor, "batch 1024"]:
+    def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch 1024"]:
         """Images to the hidden units."""
         self.check_images(images)
         return self.layers(images)  # type: ignore[no-any-return]

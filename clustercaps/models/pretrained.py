@@ -35,7 +35,7 @@ model = cc.from_pretrained("path/to/this/folder")
 Built with: {{ settings }}
 
 The method: Zhao and Cheng, "Capsule networks with non-iterative cluster routing", Neural Networks
-143, 2021. State here on which data the weights were trained, for how long, and how they were tested.
+143, 2021. State here on which data the weights were trained, how long, and how they were tested.
 """
 
 
@@ -48,7 +48,13 @@ class Pretrained(
 ):
     """`save_pretrained` and `from_pretrained` for a network whose arguments are JSON-plain."""
 
-    def save_pretrained(  # type: ignore[override]  # fewer options than the Hub's own signature
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments that the network was built with."""
+        assert isinstance(self._hub_mixin_config, dict)
+        return self._hub_mixin_config
+
+    def save_pretrained(
         self,
         save_directory: str | Path,
         *,
@@ -63,7 +69,7 @@ class Pretrained(
         """
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
-        settings = dict(self._hub_mixin_config or {})  # type: ignore[call-overload]
+        settings = self.settings
         card = {
             "architecture": type(self).__name__,
             "settings": ", ".join(f"{key}={value!r}" for key, value in settings.items()),
@@ -88,7 +94,7 @@ class Pretrained(
         return None
 
     @classmethod
-    def from_pretrained(  # type: ignore[override]  # the Hub's options pass through kwargs
+    def from_pretrained(
         cls: type[Model], pretrained_model_name_or_path: str | Path, **kwargs: Any
     ) -> Model:
         """Build the network that a folder, or a model on the Hub, describes, with its weights.
@@ -110,7 +116,7 @@ class Pretrained(
         return super().from_pretrained(str(folder), **kwargs)
 
     @classmethod
-    def _from_pretrained(  # type: ignore[override]
+    def _from_pretrained(
         cls: type[Model],
         *,
         model_id: str,

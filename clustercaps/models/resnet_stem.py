@@ -4,6 +4,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from clustercaps.layers import ImageBatch
+
 
 class ResNetStem(nn.Module):
     """A 7x7 convolution to 64 channels and one bottleneck residual block to 256.
@@ -34,7 +36,7 @@ class ResNetStem(nn.Module):
         return -(-height // 4), -(-width // 4)
 
     def forward(
-        self, images: Float[Tensor, "batch in_chans height width"]
+        self, images: ImageBatch
     ) -> Float[Tensor, "batch 256 quarter_height quarter_width"]:
         """Images to 256 feature maps."""
         x = self.pool(F.relu(self.norm(self.conv(images))))

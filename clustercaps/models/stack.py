@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from clustercaps.layers import Capsules, ClusterCapsules2d, RoutingTrace, show_size
+from clustercaps.layers import Capsules, ClusterCapsules2d, ImageBatch, RoutingTrace, show_size
 
 
 class CapsuleStack(nn.Module):
@@ -67,7 +66,7 @@ class CapsuleStack(nn.Module):
         self.out_shape = (layers[-1].out_channels, dim, *sizes[-1])
 
     def forward(
-        self, images: Float[Tensor, "batch in_chans height width"], trace: bool = False
+        self, images: ImageBatch, trace: bool = False
     ) -> Capsules | tuple[Capsules, list[RoutingTrace]]:
         """Images to the last layer's capsules; with `trace`, also what every layer computed."""
         capsules = images.unsqueeze(1)
@@ -87,18 +86,14 @@ def map_sizes(
     """Sizes of the image and of every layer's maps, or an error if one of them vanishes."""
     sizes = [img_size]
     for number, (stride, padding) in enumerate(zip(strides, paddings, strict=True), 1):
-        height, width = (
-            (side + 2 * padding - kernel_size) // stride + 1
-            if side + 2 * padding >= kernel_size
-            else 0
-            for side in sizes[-1]
-        )
-        if not height or not width:
+        reach = 2 * padding - kernel_size
+        height, width = ((side + reach) // stride + 1 for side in sizes[-1])
+        if height < 1 or width < 1:
             smallest = smallest_side(strides, paddings, kernel_size)
             raise ValueError(
-                f"an image of {show_size(img_size)} is too small: the maps vanish at capsule layer "
-                f"{number} of {len(strides)}, which gets {show_size(sizes[-1])}; the smallest image "
-                f"that works is {smallest}x{smallest}"
+                f"an image of {show_size(img_size)} is too small: the maps vanish at layer "
+                f"{number} of {len(strides)}, which gets {show_size(sizes[-1])}; the smallest "
+                f"image that works is {smallest}x{smallest}"
             )
         sizes.append((height, width))
     return sizes

@@ -1,7 +1,7 @@
 """Votes in, capsules out: one file per routing, each a pure function that mirrors its equations."""
 
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -20,6 +20,7 @@ __all__ = [
 ]
 
 
+@runtime_checkable
 class Routing(Protocol):
     """What every routing is: a function without state."""
 

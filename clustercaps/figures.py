@@ -71,7 +71,9 @@ def routing_figure(
             # Diverging about 1 / clusters: white is where the cluster counts as if by chance.
             show_map(ax, shares[row, cluster], "RdBu_r", (0.0, 2 * fair))
         bars = axes[-1]
-        bars.bar(range(1, clusters + 1), shares[row].mean((1, 2)), color="#4c72b0", width=0.7)
+        bars.bar(
+            range(1, clusters + 1), shares[row].mean((1, 2)).numpy(), color="#4c72b0", width=0.7
+        )
         bars.axhline(fair, color="0.3", linewidth=0.8, linestyle="--")
         bars.set(ylim=(0, 2 * fair), xticks=[], yticks=[])
         bars.spines[["top", "right"]].set_visible(False)
@@ -92,5 +94,5 @@ def routing_figure(
 def show_map(ax: "Axes", values: Tensor, colours: str, limits: tuple[float, float] | None) -> None:
     """One map as pixels, without axes."""
     low, high = limits or (None, None)
-    ax.imshow(values, cmap=colours, vmin=low, vmax=high)
+    ax.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high)
     ax.set_axis_off()

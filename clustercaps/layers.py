@@ -14,6 +14,9 @@ from torch.types import Device
 from clustercaps.errors import at_least
 from clustercaps.routing import EPS, get_routing, vote_statistics
 
+# One side length for both, or (height, width); a list is what JSON makes of a tuple.
+Size = int | tuple[int, int] | list[int]
+
 ImageBatch = Float[Tensor, "batch in_chans img_height img_width"]
 Children = Float[Tensor, "batch in_channels in_dim in_height in_width"]
 Capsules = Float[Tensor, "batch channels dim height width"]
@@ -65,7 +68,7 @@ class ClusterCapsules2d(nn.Module):
         kernel_size: int = 3,
         stride: int = 1,
         padding: int | None = None,
-        in_size: int | tuple[int, int] | None = None,
+        in_size: Size | None = None,
         norm: bool = True,
         routing: str = "cluster",
         eps: float = EPS,
@@ -116,7 +119,7 @@ class ClusterCapsules2d(nn.Module):
             map_size = None if self.in_size is None else self.out_size(self.in_size)
             self.norm = MapNorm(out_dim, map_size, device=device, dtype=dtype)
 
-    def out_size(self, in_size: int | tuple[int, int]) -> tuple[int, int]:
+    def out_size(self, in_size: Size) -> tuple[int, int]:
         """Height and width of the parent maps for child maps of that size."""
         height, width = (
             (side + 2 * self.padding - self.kernel_size) // self.stride + 1
@@ -227,7 +230,7 @@ class MapNorm(nn.Module):
         return nn.functional.layer_norm(x, x.shape[2:], self.weight, self.bias, self.eps)
 
 
-def pair(size: int | tuple[int, int] | list[int]) -> tuple[int, int]:
+def pair(size: Size) -> tuple[int, int]:
     """A side length as (height, width)."""
     height, width = (size, size) if isinstance(size, int) else size
     at_least("height", height, 1)
@@ -235,7 +238,7 @@ def pair(size: int | tuple[int, int] | list[int]) -> tuple[int, int]:
     return height, width
 
 
-def show_size(size: int | tuple[int, int]) -> str:
+def show_size(size: Size) -> str:
     """(height, width) as people write it."""
     height, width = pair(size)
     return f"{height}x{width}"

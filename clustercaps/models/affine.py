@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clustercaps.decoders import UpsamplingDecoder
-from clustercaps.layers import Capsules, ImageBatch
+from clustercaps.layers import Capsules, ImageBatch, Size
 from clustercaps.models.base import LinearClassifier
 from clustercaps.models.stack import CapsuleStack, map_sizes
 
@@ -36,7 +36,7 @@ class AffineCapsuleNet(LinearClassifier):
         self,
         num_classes: int = 10,
         in_chans: int = 1,
-        img_size: int | tuple[int, int] = 28,
+        img_size: Size = 28,
         channels: int = 4,
         clusters: int = 1,
         votes: int = 8,
@@ -77,9 +77,7 @@ class AffineCNN(LinearClassifier):
         img_size: Height and width of the images.
     """
 
-    def __init__(
-        self, num_classes: int = 10, in_chans: int = 1, img_size: int | tuple[int, int] = 28
-    ) -> None:
+    def __init__(self, num_classes: int = 10, in_chans: int = 1, img_size: Size = 28) -> None:
         super().__init__(num_classes, in_chans, img_size)
         widths = (in_chans, 96, 96, 16)
         self.convs = nn.ModuleList(

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clustercaps.errors import at_least
-from clustercaps.layers import ImageBatch, pair
+from clustercaps.layers import ImageBatch, Size, pair
 from clustercaps.models.pretrained import Pretrained
 
 
@@ -22,7 +22,7 @@ class ImageClassifier(nn.Module, Pretrained):
         img_size: Height and width of the images, or one number for both.
     """
 
-    def __init__(self, num_classes: int, in_chans: int, img_size: int | tuple[int, int]) -> None:
+    def __init__(self, num_classes: int, in_chans: int, img_size: Size) -> None:
         super().__init__()
         at_least("num_classes", num_classes, 0)
         at_least("in_chans", in_chans, 1)

@@ -10,7 +10,7 @@ from typing import Literal, overload
 from torch import Tensor
 
 from clustercaps.errors import unknown
-from clustercaps.layers import Capsules, ImageBatch, RoutingTrace
+from clustercaps.layers import Capsules, ImageBatch, RoutingTrace, Size
 from clustercaps.models.base import LinearClassifier
 from clustercaps.models.resnet_stem import ResNetStem
 from clustercaps.models.stack import CapsuleStack
@@ -38,7 +38,7 @@ class CapsuleNet(LinearClassifier):
         self,
         num_classes: int = 10,
         in_chans: int = 3,
-        img_size: int | tuple[int, int] = 32,
+        img_size: Size = 32,
         channels: int = 4,
         clusters: int = 1,
         votes: int = 5,

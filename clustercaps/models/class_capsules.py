@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from clustercaps.decoders import FullyConnectedDecoder
 from clustercaps.errors import at_least
-from clustercaps.layers import ImageBatch, RoutingTrace, show_size
+from clustercaps.layers import ImageBatch, RoutingTrace, Size, show_size
 from clustercaps.models.base import ImageClassifier
 from clustercaps.models.stack import CapsuleStack
 
@@ -37,7 +37,7 @@ class ClassCapsuleNet(ImageClassifier):
         self,
         num_classes: int = 10,
         in_chans: int = 1,
-        img_size: int | tuple[int, int] = 28,
+        img_size: Size = 28,
         channels: int = 4,
         clusters: int = 1,
         votes: int = 5,

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.layers import ImageBatch, show_size
+from clustercaps.layers import ImageBatch, Size, show_size
 from clustercaps.models.base import LinearClassifier
 from clustercaps.models.capsule_net import STRIDES
 from clustercaps.models.stack import map_sizes
@@ -23,7 +23,7 @@ class BaselineCNN(LinearClassifier):
         self,
         num_classes: int = 10,
         in_chans: int = 3,
-        img_size: int | tuple[int, int] = 32,
+        img_size: Size = 32,
         width: int = 256,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
@@ -66,7 +66,7 @@ class ViewpointCNN(LinearClassifier):
         self,
         num_classes: int = 5,
         in_chans: int = 2,
-        img_size: int | tuple[int, int] = 32,
+        img_size: Size = 32,
         dropout: float = 0.5,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)

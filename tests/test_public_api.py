@@ -1,0 +1,23 @@
+import clustercaps as cc
+
+
+def test_public_names() -> None:
+    assert cc.__all__ == [
+        "ClusterCapsules2d",
+        "RoutingTrace",
+        "create_model",
+        "data",
+        "from_pretrained",
+        "functional",
+        "list_models",
+        "list_routings",
+        "testing",
+    ]
+    for name in cc.__all__:
+        assert getattr(cc, name) is not None
+        assert name in dir(cc)
+    assert cc.functional.__all__ == ["cluster_route", "routing_weights", "vote_statistics"]
+
+
+def test_unknown_names_are_attribute_errors() -> None:
+    assert not hasattr(cc, "nonsense")

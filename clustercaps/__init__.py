@@ -7,7 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from clustercaps import data, functional, testing
+    import clustercaps.data as data
+    import clustercaps.functional as functional
+    import clustercaps.testing as testing
     from clustercaps.layers import ClusterCapsules2d, RoutingTrace
     from clustercaps.models import create_model, from_pretrained, list_models
     from clustercaps.routing import list_routings

@@ -1,8 +1,9 @@
 """Figures, drawn from what the networks computed and nothing else."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,8 @@ from clustercaps.models import CapsuleNet
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from clustercaps.training.score import Score
 
 
 def save(figure: "Figure", path: Path) -> Path:
@@ -96,3 +99,65 @@ def show_map(ax: "Axes", values: Tensor, colours: str, limits: tuple[float, floa
     low, high = limits or (None, None)
     ax.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high)
     ax.set_axis_off()
+
+
+def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
+    """Training loss and training and test error over the epochs of some runs.
+
+    Args:
+        runs: The lines of `metrics.jsonl` of each run.
+        path: Where the PNG goes.
+    """
+    figure = new_figure(9, 3.6)
+    left, right = figure.subplots(1, 2)
+    for number, (name, lines) in enumerate(runs.items()):
+        colour = f"C{number}"
+        epochs = [line["epoch"] for line in lines]
+        left.plot(epochs, [line["train_loss"] for line in lines], color=colour, label=name)
+        right.plot(
+            epochs, [line["train_error"] for line in lines], color=colour, ls="--", alpha=0.6
+        )
+        tested = [line for line in lines if "test_error" in line]
+        marker = "o" if len(tested) < 40 else None
+        right.plot(
+            [line["epoch"] for line in tested],
+            [line["test_error"] for line in tested],
+            color=colour,
+            marker=marker,
+            ms=3,
+        )
+    left.set(xlabel="epoch", ylabel="training loss", ylim=(0, None))
+    right.set(xlabel="epoch", ylabel="error (%)", ylim=(0, None))
+    right.plot([], [], color="0.3", marker="o", ms=3, label="tested")
+    right.plot([], [], color="0.3", ls="--", alpha=0.6, label="training, augmented")
+    for ax in (left, right):
+        ax.legend(frameon=False, fontsize=8)
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    return save(figure, path)
+
+
+def confusion_figure(score: "Score", class_names: Sequence[str], path: Path) -> Path:
+    """The confusion matrix in percent of each true class; numbers where there is room for them."""
+    counts = score.confusion.double()
+    shares = 100 * counts / counts.sum(1, keepdim=True).clamp(min=1)
+    classes = len(class_names)
+    side = max(4.0, 0.5 * classes) if classes <= 30 else 10.0
+    figure = new_figure(side + 1.6, side + 1)
+    ax = figure.subplots()
+    image = ax.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=100)
+    if classes <= 30:
+        ax.set_xticks(range(classes), class_names, rotation=45, ha="right")
+        ax.set_yticks(range(classes), class_names)
+        for (row, column), count in zip(
+            ((r, c) for r in range(classes) for c in range(classes)),
+            score.confusion.flatten().tolist(),
+            strict=True,
+        ):
+            if count:
+                colour = "white" if shares[row, column] > 55 else "0.2"
+                ax.text(column, row, str(count), ha="center", va="center", color=colour, fontsize=7)
+    ax.set(xlabel="taken for", ylabel="class")
+    ax.set_title(f"error {score.error:.2f} % of {score.total:,} images", fontsize=10)
+    figure.colorbar(image, ax=ax, shrink=0.8, label="% of the class")
+    return save(figure, path)

@@ -1,0 +1,185 @@
+"""Which images a process sees in which step; the same over all processes whatever their number."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from clustercaps import data
+from clustercaps.data import Augment, FolderImages, Images, Prepare
+from clustercaps.recipes import TrainSettings
+
+
+@dataclass(frozen=True)
+class Share:
+    """Which of the processes this is."""
+
+    rank: int = 0
+    world: int = 1
+
+
+@dataclass
+class Batch:
+    """A process's part of a step's batch: images ready for the network, and their labels."""
+
+    images: Tensor
+    labels: Tensor
+    # Images in the whole batch, over all parts and processes.
+    total: int
+
+
+class TrainBatches:
+    """The training images, in batches of a fixed global size.
+
+    The order of an epoch and the augmentation of a step follow from the seed alone, so that a
+    resumed run, and a run on several processes, sees the same batches.
+
+    Args:
+        source: A set in memory, or one that is streamed from a folder.
+        augment: What happens to the images on the device.
+        settings: Of the run.
+        share: Which of the processes this is.
+        device: Where batches are wanted.
+        workers: Processes that read streamed images.
+    """
+
+    def __init__(
+        self,
+        source: Images | FolderImages,
+        augment: Augment | Prepare,
+        settings: TrainSettings,
+        share: Share,
+        device: torch.device,
+        workers: int = 2,
+    ) -> None:
+        self.source, self.augment, self.settings = source, augment, settings
+        self.share, self.device, self.workers = share, device, workers
+        if isinstance(source, Images):
+            self.pixels, self.labels = source.pixels.to(device), source.labels.to(device)
+
+    def __len__(self) -> int:
+        """Steps in an epoch; the last may be a smaller batch, so that every image is seen."""
+        return -(-len(self.source) // self.settings.batch_size)
+
+    def epoch(self, epoch: int, first_step: int = 0) -> Iterator[list[Batch]]:
+        """The steps of an epoch from `first_step` on, each in `accumulate` parts."""
+        generator = torch.Generator().manual_seed(mix(self.settings.seed, epoch))
+        order = torch.randperm(len(self.source), generator=generator)
+        steps = list(order.split(self.settings.batch_size))[first_step:]
+        if isinstance(self.source, Images):
+            for number, chosen in enumerate(steps, first_step):
+                yield self._from_memory(chosen, epoch, number)
+        else:
+            self.source.set_epoch(epoch)
+            yield from self._from_folder(steps)
+
+    def _parts(self, total: int) -> list[Tensor]:
+        """Positions in a batch that are this process's, in `accumulate` parts."""
+        mine = torch.arange(self.share.rank, total, self.share.world)
+        return list(mine.tensor_split(self.settings.accumulate))
+
+    def _from_memory(self, chosen: Tensor, epoch: int, step: int) -> list[Batch]:
+        total = len(chosen)
+        generator = torch.Generator().manual_seed(mix(self.settings.seed, epoch, step))
+        numbers = Augment.numbers(total, generator)
+        batches = []
+        for part in self._parts(total):
+            pixels = self.pixels[chosen[part].to(self.device)]
+            if isinstance(self.augment, Augment):
+                images = self.augment.apply(pixels, numbers[part])
+            else:
+                images = self.augment(pixels)
+            batches.append(Batch(images, self.labels[chosen[part].to(self.device)], total))
+        return batches
+
+    def _from_folder(self, steps: list[Tensor]) -> Iterator[list[Batch]]:
+        parts = [chosen[part].tolist() for chosen in steps for part in self._parts(len(chosen))]
+        assert isinstance(self.source, FolderImages)
+        loader = iter(streaming_loader(self.source, parts, self.workers))
+        prepare = self.augment.prepare if isinstance(self.augment, Augment) else self.augment
+        for chosen in steps:
+            batches = []
+            for _ in range(self.settings.accumulate):
+                pixels, labels = next(loader)
+                batches.append(
+                    Batch(prepare(pixels.to(self.device)), labels.to(self.device), len(chosen))
+                )
+            yield batches
+
+
+def evaluation_batches(
+    source: Images | FolderImages,
+    prepare: Prepare,
+    batch_size: int,
+    share: Share,
+    device: torch.device,
+    workers: int = 2,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """This process's share of a test set: every image is in exactly one process's share."""
+    mine = torch.arange(share.rank, len(source), share.world).split(batch_size)
+    if isinstance(source, Images):
+        for part in mine:
+            yield prepare(source.pixels[part].to(device)), source.labels[part].to(device)
+    else:
+        for pixels, labels in streaming_loader(source, [p.tolist() for p in mine], workers):
+            yield prepare(pixels.to(device)), labels.to(device)
+
+
+def streaming_loader(
+    source: Dataset[tuple[Tensor, int]], parts: list[list[int]], workers: int
+) -> DataLoader[tuple[Tensor, int]]:
+    """Read the given images, part by part, in worker processes."""
+    return DataLoader(source, batch_sampler=parts, num_workers=workers)
+
+
+def open_split(settings: TrainSettings, split: str, data_dir: str | None) -> Images | FolderImages:
+    """The images that a run trains on ("train") or is tested on ("test").
+
+    With `validate`, both come from the training set and the test set is not touched.
+    """
+    wanted = "train" if settings.validate else split
+    if data.is_streamed(settings.data):
+        return _open_folder(settings, split, wanted, data_dir)
+    images = data.load(settings.data, wanted, data_dir)
+    if settings.validate:
+        kept, held_out = data.validation_split(images.labels)
+        images = images.subset(kept if split == "train" else held_out)
+    if settings.limit and split == "train":
+        images = images.subset(balanced(images.labels, settings.limit))
+    return images
+
+
+def _open_folder(
+    settings: TrainSettings, split: str, wanted: str, data_dir: str | None
+) -> FolderImages:
+    crop = settings.img_size or 224
+    if settings.validate or settings.limit:
+        raise ValueError(
+            f"validate and limit are for sets held in memory; give {settings.data} a folder of its "
+            "own for validation"
+        )
+    resize = round(crop * 256 / 224)
+    return data.open_folder(settings.data, split, data_dir, resize, crop, settings.seed)
+
+
+def balanced(labels: Tensor, count: int) -> Tensor:
+    """The first `count` images, taken from the classes in turn, in ascending order."""
+    if count > len(labels):
+        raise ValueError(f"limit is {count:,}, but there are only {len(labels):,} images")
+    turn = torch.empty_like(labels)
+    for label in labels.unique():
+        members = (labels == label).nonzero().flatten()
+        turn[members] = torch.arange(len(members))
+    # By turn, then by place: a stable sort keeps the order within a turn.
+    return turn.argsort(stable=True)[:count].sort().values
+
+
+def mix(*numbers: int) -> int:
+    """One seed from several numbers, such that neighbours do not collide."""
+    seed = 0
+    for number in numbers:
+        # The multiplier of a common 64-bit linear congruential generator.
+        seed = (seed * 6364136223846793005 + number + 1442695040888963407) % 2**63
+    return seed

@@ -1,0 +1,287 @@
+"""The training loop, on Hugging Face Accelerate: the same on one process or many."""
+
+import contextlib
+import math
+import time
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from torch import nn
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from clustercaps import data
+from clustercaps.data import FolderImages, Images
+from clustercaps.models import create_model
+from clustercaps.recipes import TrainSettings
+from clustercaps.training.batches import Batch, Share, TrainBatches, open_split
+from clustercaps.training.diagnose import first_not_finite
+from clustercaps.training.machine import machine
+from clustercaps.training.run_folder import RunFolder
+from clustercaps.training.schedule import learning_rate
+from clustercaps.training.score import Score, score
+from clustercaps.training.signals import Stopped, StopSignals
+from clustercaps.training.state import TrainState
+
+# What a step can end with; the processes agree on the largest.
+GO_ON, SAVE, STOP, NOT_FINITE = range(4)
+
+
+class Trainer:
+    """One run.
+
+    Args:
+        settings: What to do.
+        folder: Where it goes, already opened by the first process.
+        data_dir: Folder with the data's official files, if not the cache.
+        save_every: Seconds between checkpoints within an epoch.
+        track: "tensorboard" or "wandb", to log there as well.
+        workers: Processes that read streamed images.
+    """
+
+    def __init__(
+        self,
+        settings: TrainSettings,
+        folder: RunFolder,
+        accelerator: Accelerator,
+        data_dir: str | None = None,
+        save_every: float = 120.0,
+        workers: int = 2,
+    ) -> None:
+        self.settings, self.folder, self.accelerator = settings, folder, accelerator
+        self.save_every, self.workers, self.device = save_every, workers, accelerator.device
+        self.share = Share(accelerator.process_index, accelerator.num_processes)
+        # The first process fetches what is missing; the others find it in the cache.
+        with accelerator.main_process_first():
+            train_images = open_split(settings, "train", data_dir)
+            self.test_images = open_split(settings, "test", data_dir)
+        self.prepare = data.test_transform(settings.data)
+        augment = data.train_transform(settings.data) if settings.augment else self.prepare
+        self.batches = TrainBatches(
+            train_images, augment, settings, self.share, self.device, workers
+        )
+        set_seed(settings.seed)
+        model = create_model(settings.model, **network_settings(settings, train_images))
+        self.state = TrainState(model, settings, accelerator)
+
+    def run(self) -> dict[str, Any]:
+        """Train to the end and return the result; raises `Stopped` after a signal."""
+        state, settings = self.state, self.settings
+        if self.folder.checkpoint.exists():
+            state.restore(self.folder.checkpoint)
+        if self.accelerator.is_main_process:
+            self.folder.keep_metrics(state.progress.epoch)
+        tested = None
+        with StopSignals() as signals:
+            while state.progress.epoch < settings.epochs:
+                self._train_epoch(signals)
+                tested = self._end_epoch()
+        # A run killed between its last checkpoint and its result is tested again.
+        return self._finish(tested or self._test())
+
+    def _train_epoch(self, signals: StopSignals) -> None:
+        """The steps of an epoch, from wherever the run stands."""
+        progress = self.state.progress
+        self.state.parallel.train()
+        saved = then = time.monotonic()
+        with self._bar() as bar:
+            for parts in self.batches.epoch(progress.epoch, progress.step):
+                through = progress.step / len(self.batches)
+                rate = learning_rate(self.settings, progress.epoch, through)
+                for group in self.state.optimizer.param_groups:
+                    group["lr"] = rate
+                finite = self._step(parts)
+                now = time.monotonic()
+                progress.seconds += now - then
+                then = now
+                wish = SAVE if now - saved >= self.save_every else GO_ON
+                wish = STOP if signals.received else wish
+                outcome = self._agree(wish if finite else NOT_FINITE)
+                if outcome == NOT_FINITE:
+                    raise ValueError(self._not_finite(parts, rate))
+                if outcome >= SAVE:
+                    self.state.save(self.folder.checkpoint)
+                    saved = then = time.monotonic()
+                if outcome == STOP:
+                    raise Stopped(signals.number, self.folder.path, progress.epoch, progress.step)
+                bar.set_postfix_str(self._standing(), refresh=False)
+                bar.update()
+
+    def _step(self, parts: list[Batch]) -> bool:
+        """One update from one global batch; False if its loss or gradient is not finite."""
+        progress, settings = self.state.progress, self.settings
+        parallel = self.state.parallel
+        self.state.optimizer.zero_grad()
+        loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        errors = torch.zeros((), dtype=torch.int64, device=self.device)
+        for number, batch in enumerate(parts, 1):
+            # Gradients travel between processes once per step, with the last part.
+            last = number == len(parts)
+            with contextlib.nullcontext() if last else self.accelerator.no_sync(parallel):
+                logits = parallel(batch.images)
+                loss = F.cross_entropy(
+                    logits, batch.labels, reduction="sum", label_smoothing=settings.label_smoothing
+                )
+                # Gradients are averaged over the processes; times their number this becomes the
+                # mean over the whole batch, however unevenly its images are shared.
+                self.accelerator.backward(loss * (self.share.world / batch.total))
+            loss_sum += loss.detach()
+            errors += (logits.detach().argmax(1) != batch.labels).sum()
+        norm = nn.utils.clip_grad_norm_(parallel.parameters(), settings.clip_norm or math.inf)
+        if not (norm.isfinite() and loss_sum.isfinite()):
+            return False
+        self.state.optimizer.step()
+        progress.step += 1
+        progress.steps += 1
+        progress.loss += float(loss_sum)
+        progress.errors += int(errors)
+        progress.seen += sum(len(batch.labels) for batch in parts)
+        if self.state.average is not None:
+            self.state.average.update(self.state.model, progress.steps)
+        return True
+
+    def _agree(self, wish: int) -> int:
+        """The largest wish of all processes, so that they save and stop together."""
+        if self.share.world == 1:
+            return wish
+        return int(self.accelerator.gather(torch.tensor([wish], device=self.device)).max())
+
+    def _end_epoch(self) -> Score | None:
+        """Test, write the epoch's line and a checkpoint."""
+        progress = self.state.progress
+        own = [progress.loss, progress.errors, progress.seen]
+        sums = torch.tensor(own, dtype=torch.float64, device=self.device)
+        loss, errors, seen = self.accelerator.reduce(sums, "sum").tolist()
+        progress.epoch += 1
+        progress.step, progress.loss, progress.errors, progress.seen = 0, 0.0, 0, 0
+        line: dict[str, Any] = {
+            "epoch": progress.epoch,
+            "train_loss": loss / seen,
+            "train_error": 100 * errors / seen,
+            "seconds": round(progress.seconds, 2),
+        }
+        last = progress.epoch == self.settings.epochs
+        tested = self._test() if last or progress.epoch % self.settings.test_every == 0 else None
+        if tested is not None:
+            line |= {"test_loss": tested.loss, "test_error": tested.error}
+        if self.accelerator.is_main_process:
+            self.folder.add_metrics(line)
+            tqdm.write(describe(line, self.settings))
+        self.accelerator.log({k: v for k, v in line.items() if k != "epoch"}, progress.epoch)
+        self.state.save(self.folder.checkpoint)
+        return tested
+
+    def _test(self) -> Score:
+        model = self.state.tested
+        with self.accelerator.autocast():
+            own = score(
+                model,
+                self.test_images,
+                self.prepare,
+                model.num_classes,
+                self.device,
+                self.share,
+                self.workers,
+            )
+        return own.over_all_processes(self.accelerator)
+
+    def _finish(self, tested: Score) -> dict[str, Any]:
+        """Keep the network and write the result of the last epoch."""
+        settings, images = self.settings, self.test_images
+        names = images.meta["class_names"] if isinstance(images, Images) else images.class_names
+        result = {
+            "model": settings.model,
+            "data": settings.data,
+            "split": "validation" if settings.validate else "test",
+            "recipe": settings.recipe,
+            "epochs": settings.epochs,
+            "seed": settings.seed,
+            "test_error": tested.error,
+            "test_errors": tested.errors,
+            "test_images": tested.total,
+            "top5_error": tested.top5_error,
+            "test_loss": tested.loss,
+            "weights": "last" if self.state.average is None else "average at the last epoch",
+            "parameters": sum(p.numel() for p in self.state.model.parameters()),
+            "train_images": len(self.batches.source),
+            "train_seconds": round(self.state.progress.seconds, 1),
+            "processes": self.share.world,
+            "class_names": list(names),
+            **machine(),
+        }
+        if self.accelerator.is_main_process:
+            self.state.tested.save_pretrained(self.folder.model)
+            self.folder.finish(result)
+        self.accelerator.wait_for_everyone()
+        return result
+
+    def _not_finite(self, parts: list[Batch], rate: float) -> str:
+        progress = self.state.progress
+        place = first_not_finite(self.state.model, [batch.images for batch in parts])
+        return (
+            f"loss or gradient is not finite in epoch {progress.epoch + 1}, step "
+            f"{progress.step + 1}, at learning rate {rate:.4g}; it began in {place}. The last good "
+            f"checkpoint in {self.folder.path} is kept; try a smaller --lr or a --clip-norm"
+        )
+
+    def _bar(self) -> "tqdm[Any]":
+        """A bar over the whole run, so that the time left is the run's."""
+        steps = len(self.batches)
+        return tqdm(
+            total=steps * self.settings.epochs,
+            initial=self.state.progress.steps,
+            desc=f"epoch {self.state.progress.epoch + 1}/{self.settings.epochs}",
+            unit="step",
+            leave=False,
+            # None: no bar where there is no terminal.
+            disable=None if self.accelerator.is_main_process else True,
+        )
+
+    def _standing(self) -> str:
+        progress = self.state.progress
+        rate = progress.steps * self.settings.batch_size / max(progress.seconds, 1e-9)
+        return (
+            f"{rate:.0f} images/s, loss {progress.loss / progress.seen:.3f}, "
+            f"error {100 * progress.errors / progress.seen:.1f} %"
+        )
+
+
+def network_settings(settings: TrainSettings, images: Images | FolderImages) -> dict[str, Any]:
+    """What the data asks of the network, and the settings it was given."""
+    if isinstance(images, FolderImages):
+        shape = {"in_chans": 3, "img_size": images.crop, "num_classes": images.num_classes}
+    else:
+        in_chans, height, _ = data.info(settings.data).model_shape
+        shape = {
+            "in_chans": in_chans,
+            "img_size": height,
+            "num_classes": images.meta["num_classes"],
+        }
+    return {**shape, **settings.model_settings}
+
+
+def describe(line: dict[str, Any], settings: TrainSettings) -> str:
+    """An epoch in one line."""
+    split = "validation" if settings.validate else "test"
+    tested = f", {split} error {line['test_error']:.2f} %" if "test_error" in line else ""
+    return (
+        f"epoch {line['epoch']}/{settings.epochs}: loss {line['train_loss']:.4f}, "
+        f"train error {line['train_error']:.2f} %{tested}, {line['seconds']:.0f} s"
+    )
+
+
+def new_accelerator(settings: TrainSettings, folder: RunFolder, track: str | None) -> Accelerator:
+    """The engine: one process, or as many as torchrun started; GPUs where there are any."""
+    accelerator = Accelerator(
+        cpu=not torch.accelerator.is_available(),
+        mixed_precision="bf16" if settings.precision == "bf16" else "no",
+        log_with=track,
+        project_dir=str(folder.path),
+    )
+    if track:
+        flat = {k: v for k, v in asdict(settings).items() if not isinstance(v, dict)}
+        accelerator.init_trackers("clustercaps", flat)
+    return accelerator

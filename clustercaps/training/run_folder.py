@@ -1,0 +1,153 @@
+"""The folder of a run: what is in it, who may write to it, and when it is finished."""
+
+import fcntl
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, TextIO
+
+from clustercaps.recipes import TrainSettings, from_json
+from clustercaps.training.checkpoint import temporary, write_atomically
+
+SETTINGS = "settings.json"
+METRICS = "metrics.jsonl"
+CHECKPOINT = "checkpoint.safetensors"
+RESULT = "result.json"
+MODEL = "model"
+LOCK = ".lock"
+
+
+class RunFolder:
+    """A run's folder, held by one run at a time.
+
+    Holds `settings.json`, `metrics.jsonl` (one line per epoch), `checkpoint.safetensors`, and when
+    finished `result.json` and `model/`.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: TextIO | None = None
+
+    @property
+    def checkpoint(self) -> Path:
+        """The last checkpoint."""
+        return self.path / CHECKPOINT
+
+    @property
+    def model(self) -> Path:
+        """The finished network, as `save_pretrained` writes it."""
+        return self.path / MODEL
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """What a finished run reached; None before that."""
+        path = self.path / RESULT
+        return read_json(path) if path.exists() else None
+
+    @property
+    def settings(self) -> TrainSettings | None:
+        """What the run was started with; None for an empty folder."""
+        path = self.path / SETTINGS
+        return from_json(path.read_text(encoding="utf-8"), str(path)) if path.exists() else None
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """One entry per finished epoch; a line cut short by a kill is left out."""
+        path = self.path / METRICS
+        if not path.exists():
+            return []
+        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+        return [json.loads(line) for line in lines]
+
+    def open(self, settings: TrainSettings, resume: bool, overwrite: bool) -> None:
+        """Take the folder for a run with these settings, or say why not."""
+        if resume and overwrite:
+            raise ValueError("--resume continues a run, --overwrite deletes it; give one of them")
+        if self.path.exists() and not self.path.is_dir():
+            raise ValueError(f"{self.path} is a file; give another --out")
+        if self.path.is_dir() and any(self.path.iterdir()) and not (self.path / SETTINGS).exists():
+            raise ValueError(f"{self.path} holds something else than a run; give another --out")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._take_lock()
+        earlier = self.settings
+        if earlier is not None and not (resume or overwrite):
+            state = "is finished" if self.result is not None else "was begun but not finished"
+            raise ValueError(
+                f"the run in {self.path} {state}; --resume continues it, --overwrite starts anew"
+            )
+        if earlier is not None and overwrite:
+            self._clear()
+        elif earlier is not None and earlier != settings:
+            raise ValueError(f"cannot resume {self.path}: {differences(earlier, settings)}")
+        self._remove_unfinished()
+        write_atomically(self.path / SETTINGS, settings.to_json())
+
+    def close(self) -> None:
+        """Let another run have the folder."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def keep_metrics(self, epochs: int) -> None:
+        """Drop the lines of epochs that a resumed run will do again."""
+        kept = [line for line in self.metrics() if line["epoch"] <= epochs]
+        write_atomically(self.path / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+
+    def add_metrics(self, line: dict[str, Any]) -> None:
+        """Append one epoch's line."""
+        with (self.path / METRICS).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Write the result, which marks the run as finished."""
+        write_atomically(self.path / RESULT, json.dumps(result, indent=2) + "\n")
+
+    def _take_lock(self) -> None:
+        # The system drops the lock when the process dies, however it dies.
+        lock = (self.path / LOCK).open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            lock.seek(0)
+            owner = lock.read().strip()
+            lock.close()
+            raise ValueError(
+                f"{self.path} is in use by process {owner}; wait for it, or give another --out"
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        self._lock = lock
+
+    def _clear(self) -> None:
+        shutil.rmtree(self.model, ignore_errors=True)
+        for entry in self.path.iterdir():
+            if entry.is_file() and entry.name != LOCK:
+                entry.unlink()
+
+    def _remove_unfinished(self) -> None:
+        for name in (SETTINGS, METRICS, CHECKPOINT, RESULT):
+            temporary(self.path / name).unlink(missing_ok=True)
+        for leftover in self.model.glob(".saving-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def differences(stored: TrainSettings, asked: TrainSettings) -> str:
+    """How the settings of a run differ from those now asked for."""
+    changed = [
+        f"{name} was {value!r}, now {getattr(asked, name)!r}"
+        for name, value in vars(stored).items()
+        if value != getattr(asked, name)
+    ]
+    return "; ".join(changed) + "; give the same settings, or none"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged, it is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is damaged: expected a JSON object")
+    return content

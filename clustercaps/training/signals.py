@@ -1,0 +1,50 @@
+"""Ctrl-C and SIGTERM end a run after the step at hand, with a checkpoint."""
+
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+
+class Stopped(Exception):
+    """A run ended early by a signal; its checkpoint is written.
+
+    Args:
+        number: Of the signal.
+        folder: Of the run.
+        epoch: Finished epochs.
+        step: Finished steps of the epoch at hand.
+    """
+
+    def __init__(self, number: int, folder: Path, epoch: int, step: int) -> None:
+        self.exit_code = 128 + number
+        super().__init__(
+            f"stopped in epoch {epoch + 1} after step {step}; the checkpoint is written. Continue "
+            f"with: clustercaps train --resume --out {folder}"
+        )
+
+
+class StopSignals:
+    """While active, remembers SIGINT and SIGTERM; the second one acts at once, as usual."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._earlier: dict[signal.Signals, Any] = {}
+
+    @property
+    def received(self) -> bool:
+        """Whether a signal has come."""
+        return self.number != 0
+
+    def __enter__(self) -> "StopSignals":
+        for each in (signal.SIGINT, signal.SIGTERM):
+            self._earlier[each] = signal.signal(each, self._remember)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for each, handler in self._earlier.items():
+            signal.signal(each, handler)
+
+    def _remember(self, number: int, _: FrameType | None) -> None:
+        self.number = number
+        signal.signal(number, self._earlier[signal.Signals(number)])

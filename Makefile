@@ -1,12 +1,14 @@
 # make demo    set up .venv, then see cluster routing at work on real images
 # make test    set up .venv, then run the tests
 # make lint    ruff and mypy
+# make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
+# make soak    kill a training run 100 times and compare the outcome
 
 PY := .venv/bin/python
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: demo test lint format clean
+.PHONY: help demo test test-registry soak lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +25,12 @@ demo: .venv/.ok
 
 test: .venv/.ok
 	$(PY) -m pytest -n 2
+
+test-registry: .venv/.ok
+	$(PY) -m pytest -m registry
+
+soak: .venv/.ok
+	$(PY) tests/training/soak.py --kills 100
 
 lint: .venv/.ok
 	$(PY) -m ruff check .

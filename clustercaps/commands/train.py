@@ -49,6 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--track", choices=["tensorboard", "wandb"], help="log there too, if it is installed"
     )
     parser.add_argument(
+        "--figures",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="draw learning curve, confusion matrix and routing weights at the end",
+    )
+    parser.add_argument(
         "--workers", type=int, default=2, help="processes that read streamed images"
     )
     parser.add_argument(
@@ -103,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     except Stopped as stopped:
         print(f"clustercaps: {stopped}")
         return stopped.exit_code
-    report(out, result)
+    report(out, result, arguments.figures)
     return 0
 
 
@@ -160,15 +166,19 @@ def numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
-def report(out: Path, result: dict[str, Any]) -> None:
-    """Print a finished run's result and draw its figures."""
+def report(out: Path, result: dict[str, Any], figures: bool = True) -> None:
+    """Print a finished run's result and draw its figures, in the first of the processes."""
+    from accelerate import PartialState
+
     from clustercaps.training.report import draw_run
 
+    if not PartialState().is_main_process:
+        return
     print(
         f"{result['model']} on {result['data']}: {result['split']} error "
         f"{result['test_error']:.2f} % ({result['test_errors']:,} of {result['test_images']:,} "
         f"images) after epoch {result['epochs']}, {result['parameters']:,} parameters, "
         f"{result['train_seconds']:.0f} s of training"
     )
-    for path in draw_run(out):
+    for path in draw_run(out) if figures else []:
         print(f"  {path}")

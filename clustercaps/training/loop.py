@@ -121,7 +121,8 @@ class Trainer:
             # Gradients travel between processes once per step, with the last part.
             last = number == len(parts)
             with contextlib.nullcontext() if last else self.accelerator.no_sync(parallel):
-                logits = parallel(batch.images)
+                with self._precision():
+                    logits = parallel(batch.images).float()
                 loss = F.cross_entropy(
                     logits, batch.labels, reduction="sum", label_smoothing=settings.label_smoothing
                 )
@@ -142,6 +143,11 @@ class Trainer:
         if self.state.average is not None:
             self.state.average.update(self.state.model, progress.steps)
         return True
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(
+            self.device.type, torch.bfloat16, enabled=self.settings.precision == "bf16"
+        )
 
     def _agree(self, wish: int) -> int:
         """The largest wish of all processes, so that they save and stop together."""
@@ -176,7 +182,7 @@ class Trainer:
 
     def _test(self) -> Score:
         model = self.state.tested
-        with self.accelerator.autocast():
+        with self._precision():
             own = score(
                 model,
                 self.test_images,
@@ -277,7 +283,8 @@ def new_accelerator(settings: TrainSettings, folder: RunFolder, track: str | Non
     """The engine: one process, or as many as torchrun started; GPUs where there are any."""
     accelerator = Accelerator(
         cpu=not torch.accelerator.is_available(),
-        mixed_precision="bf16" if settings.precision == "bf16" else "no",
+        # Mixed precision is the loop's own: the engine allows only one choice per process.
+        mixed_precision="no",
         log_with=track,
         project_dir=str(folder.path),
     )

@@ -1,0 +1,34 @@
+"""Image sets as uint8 tensors in memory, or streamed from folders.
+
+`load("cifar10", "train")` returns `Images(pixels, labels, meta)`; `train_transform` and
+`test_transform` prepare batches of them as the paper does.
+"""
+
+from clustercaps.data.augment import Augment, Prepare, test_transform, train_transform
+from clustercaps.data.catalogue import SETS, SetInfo, info, is_streamed
+from clustercaps.data.datasets import load
+from clustercaps.data.errors import DataError
+from clustercaps.data.folders import FolderImages, open_folder, read_image
+from clustercaps.data.images import Images
+from clustercaps.data.sources import cache_dir
+from clustercaps.data.split import validation_split, viewpoint_split
+
+__all__ = [
+    "SETS",
+    "Augment",
+    "DataError",
+    "FolderImages",
+    "Images",
+    "Prepare",
+    "SetInfo",
+    "cache_dir",
+    "info",
+    "is_streamed",
+    "load",
+    "open_folder",
+    "read_image",
+    "test_transform",
+    "train_transform",
+    "validation_split",
+    "viewpoint_split",
+]

@@ -1,0 +1,162 @@
+"""The image sets by name."""
+
+from dataclasses import dataclass
+
+from clustercaps.errors import unknown
+
+
+@dataclass(frozen=True)
+class SetInfo:
+    """What is known of a set before it is read.
+
+    Args:
+        name: the name users type.
+        class_names: one per class, in label order.
+        train: number of training images.
+        test: number of test images.
+        shape: channels, height, width as stored.
+        model_shape: channels, height, width a network sees after the paper's preparation.
+        mean: of the training pixels, 0 to 1, per channel.
+        std: likewise; None for both where each image is standardised by itself.
+        licence: terms of use, in a few words.
+    """
+
+    name: str
+    class_names: tuple[str, ...]
+    train: int
+    test: int
+    shape: tuple[int, int, int]
+    model_shape: tuple[int, int, int]
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    licence: str
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    def count(self, split: str) -> int:
+        """Published number of images of a split."""
+        return self.train if split == "train" else self.test
+
+
+_DIGITS = tuple("0123456789")
+_CLOTHES = (
+    "T-shirt/top",
+    "Trouser",
+    "Pullover",
+    "Dress",
+    "Coat",
+    "Sandal",
+    "Shirt",
+    "Sneaker",
+    "Bag",
+    "Ankle boot",
+)
+_OBJECTS = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
+_TOYS = ("animal", "human", "plane", "truck", "car")
+_GREY, _GREY_32, _COLOUR = (1, 28, 28), (1, 32, 32), (3, 32, 32)
+_MIT = "MIT, Zalando SE"
+
+SETS: dict[str, SetInfo] = {
+    info.name: info
+    for info in (
+        SetInfo(
+            "mnist",
+            _DIGITS,
+            60_000,
+            10_000,
+            _GREY,
+            _GREY_32,
+            (0.1307,),
+            (0.3081,),
+            "CC BY-SA 3.0, Y. LeCun and C. Cortes",
+        ),
+        SetInfo(
+            "fashion-mnist",
+            _CLOTHES,
+            60_000,
+            10_000,
+            _GREY,
+            _GREY_32,
+            (0.2860,),
+            (0.3530,),
+            _MIT,
+        ),
+        SetInfo(
+            "fashion-mnist-mini",
+            _CLOTHES,
+            10_000,
+            2_000,
+            _GREY,
+            _GREY_32,
+            (0.2860,),
+            (0.3530,),
+            _MIT,
+        ),
+        SetInfo(
+            "cifar10",
+            _OBJECTS,
+            50_000,
+            10_000,
+            _COLOUR,
+            _COLOUR,
+            (0.4914, 0.4822, 0.4465),
+            (0.2470, 0.2435, 0.2616),
+            "no licence stated; cite Krizhevsky 2009",
+        ),
+        SetInfo(
+            "svhn",
+            _DIGITS,
+            73_257,
+            26_032,
+            _COLOUR,
+            _COLOUR,
+            (0.4377, 0.4438, 0.4728),
+            (0.1980, 0.2010, 0.1970),
+            "non-commercial use only",
+        ),
+        SetInfo(
+            "smallnorb",
+            _TOYS,
+            24_300,
+            24_300,
+            (2, 96, 96),
+            (2, 32, 32),
+            None,
+            None,
+            "research use only",
+        ),
+    )
+}
+
+# Sets that are read image by image; `folder:PATH` is the other one.
+STREAMED = "imagenet"
+
+
+def is_streamed(name: str) -> bool:
+    """Whether a set is read image by image (`FolderImages`) instead of loaded whole."""
+    return name == STREAMED or name.startswith("folder:")
+
+
+def info(name: str) -> SetInfo:
+    """Look up a set that `load` knows.
+
+    Raises:
+        KeyError: no such set; names the likely one.
+    """
+    if name not in SETS:
+        raise KeyError(unknown("image set", name, [*SETS, STREAMED, "folder:PATH"]))
+    return SETS[name]

@@ -1,0 +1,142 @@
+"""`load`: one split of a set, as tensors in memory."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from clustercaps.data.catalogue import SetInfo, info, is_streamed
+from clustercaps.data.errors import DataError
+from clustercaps.data.files import Say, to_stderr
+from clustercaps.data.formats import read_cifar, read_idx, read_norb, read_svhn
+from clustercaps.data.images import Images
+from clustercaps.data.mini import read_mini
+from clustercaps.data.sources import Content, obtain
+
+SPLITS = ("train", "test")
+_Arrays = tuple[NDArray[Any], NDArray[Any]]
+_Decoded = tuple[_Arrays, dict[str, NDArray[Any]]]
+
+
+def load(
+    name: str,
+    split: str = "train",
+    data_dir: Path | str | None = None,
+    verify: bool = True,
+    say: Say = to_stderr,
+    fetch: bool = True,
+) -> Images:
+    """Load one split of a set into memory, fetching it first if need be.
+
+    Args:
+        name: one of `SETS`.
+        split: `train` or `test`.
+        data_dir: folder with the official files; looked at before the cache.
+        verify: compare files with the published checksums and counts; without it only the
+            structure of the files is checked.
+        say: told where the files come from.
+        fetch: if neither folder nor cache has the files, get them.
+
+    Raises:
+        KeyError: unknown name.
+        DataError: the files cannot be had, or are not what they should be.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split must be 'train' or 'test', got {split!r}")
+    if is_streamed(name):
+        raise ValueError(f"{name} does not fit into memory: use open_folder({name!r}, {split!r})")
+    known = info(name)
+    extra: dict[str, NDArray[Any]] = {}
+    if name == "fashion-mnist-mini":
+        (pixels, labels), source = read_mini(split), "embedded"
+    else:
+        files, source = obtain(name, split, data_dir, verify, say, fetch)
+        (pixels, labels), extra = _DECODERS[name](files)
+    _check(known, split, pixels, labels, source, verify)
+    meta: dict[str, Any] = {
+        "name": name,
+        "split": split,
+        "class_names": known.class_names,
+        "num_classes": known.num_classes,
+        "source": source,
+    }
+    meta |= {key: torch.from_numpy(value.astype(np.int64)) for key, value in extra.items()}
+    # A copy, because the arrays are views of immutable bytes.
+    return Images(
+        torch.from_numpy(np.array(pixels)), torch.from_numpy(labels.astype(np.int64)), meta
+    )
+
+
+def _idx(files: list[Content]) -> _Decoded:
+    images, labels = files
+    pixels = read_idx(images.data, images.path, 3)[:, None]
+    return (pixels, read_idx(labels.data, labels.path, 1)), {}
+
+
+def _cifar(files: list[Content]) -> _Decoded:
+    batches = [read_cifar(file.data, file.path) for file in files]
+    pixels, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
+    return (pixels, labels), {}
+
+
+def _svhn(files: list[Content]) -> _Decoded:
+    return read_svhn(files[0].data, files[0].path), {}
+
+
+# Columns of the info matrix: name and largest code.
+_NORB_COLUMNS = (("instance", 9), ("elevation", 8), ("azimuth", 34), ("lighting", 5))
+
+
+def _norb(files: list[Content]) -> _Decoded:
+    dat, cat, inf = files
+    pixels = read_norb(dat.data, dat.path, 4, "uint8")
+    labels = read_norb(cat.data, cat.path, 1, "int32")
+    table = read_norb(inf.data, inf.path, 2, "int32")
+    if table.shape != (len(pixels), 4):
+        raise DataError(f"{inf.path}: shape {table.shape}, expected ({len(pixels)}, 4)")
+    columns = {}
+    for column, (key, largest) in enumerate(_NORB_COLUMNS):
+        codes: NDArray[Any] = table[:, column]
+        if len(codes) and not (codes.min() >= 0 and codes.max() <= largest):
+            raise DataError(
+                f"{inf.path}: {key} codes {codes.min()} to {codes.max()}, expected 0 to {largest}"
+            )
+        columns[key] = codes
+    return (pixels, labels), columns
+
+
+_DECODERS: dict[str, Callable[[list[Content]], _Decoded]] = {
+    "mnist": _idx,
+    "fashion-mnist": _idx,
+    "cifar10": _cifar,
+    "svhn": _svhn,
+    "smallnorb": _norb,
+}
+
+
+def _check(
+    known: SetInfo,
+    split: str,
+    pixels: NDArray[Any],
+    labels: NDArray[Any],
+    source: str,
+    verify: bool,
+) -> None:
+    if pixels.shape[1:] != known.shape:
+        raise DataError(
+            f"{source}: {known.name} images of shape {pixels.shape[1:]}, expected {known.shape}"
+        )
+    if len(pixels) != len(labels):
+        raise DataError(f"{source}: {len(pixels):,} images but {len(labels):,} labels")
+    if len(labels) == 0:
+        raise DataError(f"{source}: {known.name} {split} files hold no images")
+    if labels.min() < 0 or labels.max() >= known.num_classes:
+        raise DataError(
+            f"{source}: labels {labels.min()} to {labels.max()}, "
+            f"expected 0 to {known.num_classes - 1}"
+        )
+    if verify and len(labels) != known.count(split):
+        raise DataError(f"{source}: {len(labels):,} images, expected {known.count(split):,}")

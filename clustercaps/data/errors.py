@@ -1,0 +1,24 @@
+"""One exception for data that cannot be used, and one way to ask for an optional package."""
+
+from importlib import import_module
+from typing import Any
+
+
+class DataError(ValueError):
+    """A file, folder or image set that cannot be used: what is wrong, what to do."""
+
+
+def need(module: str, purpose: str) -> Any:
+    """Import an optional package, or say which extra brings it.
+
+    Args:
+        module: name of the module, such as `PIL.Image`.
+        purpose: what it is needed for; ends the sentence "... is needed to".
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = {"PIL": "pillow"}.get(module.split(".")[0], module.split(".")[0])
+        raise DataError(
+            f"the package {package} is needed to {purpose}: pip install 'clustercaps[train]'"
+        ) from error

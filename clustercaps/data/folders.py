@@ -1,0 +1,193 @@
+"""Folders of class sub-folders, read image by image in worker processes: ImageNet and your own."""
+
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from clustercaps.data.catalogue import STREAMED, is_streamed
+from clustercaps.data.errors import DataError, need
+from clustercaps.data.files import progress, reason
+from clustercaps.data.sources import cache_dir
+from clustercaps.errors import unknown
+
+EXTENSIONS = frozenset(
+    (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+)
+SPLIT_FOLDERS = {"train": ("train",), "test": ("test", "val", "validation")}
+
+
+class FolderImages(Dataset[tuple[Tensor, int]]):
+    """Images in class sub-folders, resized, cropped and flipped while they are read.
+
+    Image i of epoch e is always the same for a seed, whatever the number of workers.
+
+    Args:
+        folder: has one sub-folder per class.
+        class_names: label order; the sorted names of the sub-folders if not given.
+        resize: height and width every image is resized to.
+        crop: height and width of the part that is returned.
+        augment: random crop, and flip with probability one half; else the centre crop.
+        seed: of the random part.
+
+    Attributes:
+        labels: class number of each image.
+        class_names: names of the classes.
+        num_classes: number of classes.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        class_names: tuple[str, ...] | None = None,
+        resize: int = 256,
+        crop: int = 224,
+        augment: bool = False,
+        seed: int = 0,
+    ) -> None:
+        if not 1 <= crop <= resize:
+            raise ValueError(f"crop must lie between 1 and resize, got {crop} and {resize}")
+        need("PIL.Image", "read image files")
+        self.folder = Path(folder)
+        present = class_folders(self.folder)
+        self.class_names = present if class_names is None else class_names
+        extra = sorted(set(present) - set(self.class_names))
+        if extra:
+            raise DataError(
+                f"{self.folder / extra[0]}: not a class of the training folder; its classes: "
+                f"{', '.join(self.class_names[:10])}"
+            )
+        self.resize, self.crop, self.augment, self.seed = resize, crop, augment, seed
+        names: list[bytes] = []
+        labels: list[int] = []
+        with progress(f"{self.folder}: listing", len(present), " classes") as bar:
+            for name in present:
+                files = _images_in(self.folder / name)
+                names += [os.fsencode(file) for file in files]
+                labels += [self.class_names.index(name)] * len(files)
+                bar.update(1)
+        # One array, not a list: workers would copy a list of a million strings as they touch it.
+        self._names = np.array(names)
+        self.labels = torch.tensor(labels)
+        # Shared memory, so that workers that outlive an epoch see the next one.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Choose the random numbers of an epoch, also in workers that already run."""
+        self._epoch.fill_(epoch)
+
+    def path(self, index: int) -> Path:
+        """File of an image."""
+        name = os.fsdecode(bytes(self._names[index]))
+        return self.folder / self.class_names[int(self.labels[index])] / name
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        pixels = read_image(self.path(index), self.resize)
+        room = self.resize - self.crop
+        if self.augment:
+            chance = random.Random(f"{self.seed}/{int(self._epoch)}/{index}")
+            top, left = chance.randint(0, room), chance.randint(0, room)
+            mirrored = chance.random() < 0.5
+        else:
+            top, left, mirrored = room // 2, room // 2, False
+        pixels = pixels[:, top : top + self.crop, left : left + self.crop]
+        if mirrored:
+            pixels = pixels.flip(-1)
+        return pixels.contiguous(), int(self.labels[index])
+
+
+def read_image(path: Path, size: int) -> Tensor:
+    """Read an image file as uint8 [3, size, size], whatever its own size and colours."""
+    image_module = need("PIL.Image", "read image files")
+    try:
+        with image_module.open(path) as image:
+            square = image.convert("RGB").resize((size, size), image_module.Resampling.BILINEAR)
+    # Pillow lets out whatever a decoder stumbles over: a dozen types for a broken file.
+    except Exception as error:
+        raise DataError(f"{path}: not a readable image ({error})") from error
+    return torch.from_numpy(np.array(square)).permute(2, 0, 1)
+
+
+def open_folder(
+    name: str,
+    split: str = "train",
+    data_dir: Path | str | None = None,
+    resize: int = 256,
+    crop: int = 224,
+    seed: int = 0,
+) -> FolderImages:
+    """Open a split of `imagenet` or `folder:PATH`.
+
+    Args:
+        name: `imagenet`, found in `data_dir` or in `imagenet` in the cache folder, or
+            `folder:PATH`.
+        split: `train` (random crop and flip), `test` (the folder `test`, `val` or `validation`;
+            centre crop), or `all` (class folders directly under the path; centre crop).
+        data_dir: the folder that holds `train` and `val` of ImageNet.
+        resize: height and width every image is resized to.
+        crop: height and width that are returned.
+        seed: of the random crop and flip.
+    """
+    if not is_streamed(name):
+        raise KeyError(unknown("streamed set", name, [STREAMED, "folder:PATH"]))
+    if split not in ("train", "test", "all"):
+        raise ValueError(f"split must be 'train', 'test' or 'all', got {split!r}")
+    root = Path(data_dir or cache_dir() / STREAMED)
+    if name.startswith("folder:"):
+        root = Path(name.removeprefix("folder:"))
+    folder, train = _split_folder(root.expanduser(), split)
+    classes = class_folders(train) if train is not None else None
+    return FolderImages(folder, classes, resize, crop, split == "train", seed)
+
+
+def _split_folder(root: Path, split: str) -> tuple[Path, Path | None]:
+    """Folder of a split, and the training folder, which fixes the class numbers."""
+    present = _folders_in(root)
+    named = {key: [f for f in folders if f in present] for key, folders in SPLIT_FOLDERS.items()}
+    if split == "all" or (split == "train" and not any(named.values())):
+        return root, None
+    if not named[split]:
+        wanted = " or ".join(SPLIT_FOLDERS[split])
+        # Reading the class folders themselves here would test on the images trained on.
+        raise DataError(f"{root}: no sub-folder {wanted} for the {split} split")
+    train = root / named["train"][0] if named["train"] else None
+    return root / named[split][0], train
+
+
+def class_folders(folder: Path) -> tuple[str, ...]:
+    """Return the names of the class sub-folders, sorted."""
+    names = tuple(sorted(_folders_in(folder)))
+    if not names:
+        raise DataError(f"{folder}: no class sub-folders; expected {folder / 'CLASS' / 'IMAGE'}")
+    return names
+
+
+def _folders_in(folder: Path) -> list[str]:
+    return [entry.name for entry in _entries(folder) if entry.is_dir()]
+
+
+def _images_in(folder: Path) -> list[str]:
+    files = [e.name for e in _entries(folder) if os.path.splitext(e.name)[1].lower() in EXTENSIONS]
+    if not files:
+        raise DataError(f"{folder}: no images; expected files such as .jpg or .png")
+    return sorted(files)
+
+
+def _entries(folder: Path) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except OSError as error:
+        raise DataError(f"{folder}: cannot be read as a folder ({reason(error)})") from error

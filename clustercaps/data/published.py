@@ -1,0 +1,253 @@
+"""The official files of each set: names, sizes, checksums, addresses."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class File:
+    """One official file.
+
+    Args:
+        name: its name in the cache.
+        size: published number of bytes.
+        digest: published checksum, `md5:...` or `sha256:...`.
+        aliases: other names under which users have it; those ending in .gz hold it zipped.
+        download: name at the official addresses, if it differs.
+        download_digest: checksum of that download.
+        unpacked: name of the unzipped file, for files whose published checksum is that of the
+            zipped one; nothing is published for the unzipped bytes.
+    """
+
+    name: str
+    size: int
+    digest: str
+    aliases: tuple[str, ...] = ()
+    download: str | None = None
+    download_digest: str | None = None
+    unpacked: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name under which the file may lie in a folder, best first."""
+        return (self.name, *self.aliases, *([self.unpacked] if self.unpacked else []))
+
+
+@dataclass(frozen=True)
+class Archive:
+    """An official archive that holds all files of a set."""
+
+    name: str
+    size: int
+    digest: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class Published:
+    """Everything published of one set.
+
+    Args:
+        train: files of the training split.
+        test: files of the test split.
+        folders: sub-folders of a data folder in which the files usually lie.
+        addresses: official addresses, each ending in a slash.
+        archive: the archive found at the addresses, if it is not single files.
+    """
+
+    train: tuple[File, ...]
+    test: tuple[File, ...]
+    folders: tuple[str, ...]
+    addresses: tuple[str, ...]
+    archive: Archive | None = None
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """Files of both splits."""
+        return self.train + self.test
+
+    def split(self, split: str) -> tuple[File, ...]:
+        """Files of one split."""
+        return self.train if split == "train" else self.test
+
+
+def _idx(name: str, size: int, md5: str, zipped_md5: str) -> File:
+    # Some collections write a dot where the official name has a dash.
+    dotted = name.replace("-idx", ".idx")
+    aliases = (f"{name}.gz", dotted, f"{dotted}.gz")
+    return File(name, size, f"md5:{md5}", aliases, f"{name}.gz", f"md5:{zipped_md5}")
+
+
+def _norb(name: str, size: int, sha256: str) -> File:
+    stem = f"smallnorb-5x{name}.mat"
+    return File(f"{stem}.gz", size, f"sha256:{sha256}", unpacked=stem)
+
+
+def _cifar(name: str, md5: str) -> File:
+    return File(name, 30_730_000, f"md5:{md5}")
+
+
+_TRAIN_IMAGES, _TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+_TEST_IMAGES, _TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
+
+MNIST = Published(
+    train=(
+        _idx(
+            _TRAIN_IMAGES,
+            47_040_016,
+            "6bbc9ace898e44ae57da46a324031adb",
+            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+        ),
+        _idx(
+            _TRAIN_LABELS,
+            60_008,
+            "a25bea736e30d166cdddb491f175f624",
+            "d53e105ee54ea40749a09fcbcd1e9432",
+        ),
+    ),
+    test=(
+        _idx(
+            _TEST_IMAGES,
+            7_840_016,
+            "2646ac647ad5339dbf082846283269ea",
+            "9fb629c4189551a2d022fa330f9573f3",
+        ),
+        _idx(
+            _TEST_LABELS,
+            10_008,
+            "27ae3e4e09519cfbb04c329615203637",
+            "ec29112dd5afa0611ce80d1b7f02629c",
+        ),
+    ),
+    folders=("mnist", "MNIST/raw", "MNIST", "raw", ""),
+    addresses=(
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+        "http://yann.lecun.com/exdb/mnist/",
+    ),
+)
+
+FASHION_MNIST = Published(
+    train=(
+        _idx(
+            _TRAIN_IMAGES,
+            47_040_016,
+            "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+        ),
+        _idx(
+            _TRAIN_LABELS,
+            60_008,
+            "9018921c3c673c538a1fc5bad174d6f9",
+            "25c81989df183df01b3e8a0aad5dffbe",
+        ),
+    ),
+    test=(
+        _idx(
+            _TEST_IMAGES,
+            7_840_016,
+            "8181f5470baa50b63fa0f6fddb340f0a",
+            "bef4ecab320f06d8554ea6380940ec79",
+        ),
+        _idx(
+            _TEST_LABELS,
+            10_008,
+            "15d484375f8d13e6eb1aabb0c3f46965",
+            "bb300cfdad3c16e7a12a480ee83cd310",
+        ),
+    ),
+    folders=("fashion-mnist", "FashionMNIST/raw", "FashionMNIST", "raw", ""),
+    addresses=(
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+    ),
+)
+
+CIFAR10 = Published(
+    train=(
+        _cifar("data_batch_1.bin", "5dd7e06a14cb22eb9f671a540d1b7c25"),
+        _cifar("data_batch_2.bin", "5ea93a67294ea407fff1d09f752e9692"),
+        _cifar("data_batch_3.bin", "942cd6a4bcdd0dd3c604fbe906cb4421"),
+        _cifar("data_batch_4.bin", "ae636b3ba5c66a11e91e8cb52e771fcb"),
+        _cifar("data_batch_5.bin", "53f37980c15c3d472c316c40844f3f0d"),
+    ),
+    test=(_cifar("test_batch.bin", "803d5f7f4d78ea53de84dbe85f74fb6d"),),
+    folders=("cifar10", "cifar-10-batches-bin", "cifar10/cifar-10-batches-bin", ""),
+    addresses=("https://www.cs.toronto.edu/~kriz/",),
+    archive=Archive(
+        "cifar-10-binary.tar.gz",
+        170_052_171,
+        "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        "cifar-10-batches-bin",
+    ),
+)
+
+SVHN = Published(
+    train=(
+        File(
+            "train_32x32.mat",
+            182_040_794,
+            "sha256:435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+        ),
+    ),
+    test=(
+        File(
+            "test_32x32.mat",
+            64_275_384,
+            "sha256:cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+        ),
+    ),
+    folders=("svhn", "SVHN", ""),
+    addresses=("http://ufldl.stanford.edu/housenumbers/",),
+)
+
+_NORB_TRAIN, _NORB_TEST = "46789x9x18x6x2x96x96-training", "01235x9x18x6x2x96x96-testing"
+
+SMALLNORB = Published(
+    train=(
+        _norb(
+            f"{_NORB_TRAIN}-dat",
+            131_896_188,
+            "5ffd6272a07d32695ee1082a26a41a93a37aab8c28da047f8c34ed348d214873",
+        ),
+        _norb(
+            f"{_NORB_TRAIN}-cat",
+            348,
+            "2784e542c1922060691090952b6cd6278879a216c90f81476f0f00256d42cdaa",
+        ),
+        _norb(
+            f"{_NORB_TRAIN}-info",
+            71_052,
+            "de7eb932ebe7a4ee16217fead60660d0eb3d23632c2f4d1c51f88c501c17bf32",
+        ),
+    ),
+    test=(
+        _norb(
+            f"{_NORB_TEST}-dat",
+            130_799_817,
+            "cf7104eed3e51174d2f65b66d1e5878b9da233b886f161b0d88f4510ba2c7474",
+        ),
+        _norb(
+            f"{_NORB_TEST}-cat",
+            347,
+            "ecaf6d5bb8c3bc5eab9cf0258f6d2198dd474e016e374836fc097f2e5ff509ff",
+        ),
+        _norb(
+            f"{_NORB_TEST}-info",
+            10_428,
+            "16adf314226327ee006d1a44db8cfef52773c06c829951d5653a9f6f310248a2",
+        ),
+    ),
+    folders=("smallnorb", "smallNORB", "norb-v1.0-small", ""),
+    addresses=(
+        "https://cs.nyu.edu/~ylclab/data/norb-v1.0-small/",
+        "http://www.cs.nyu.edu/~ylclab/data/norb-v1.0-small/",
+    ),
+)
+
+PUBLISHED = {
+    "mnist": MNIST,
+    "fashion-mnist": FASHION_MNIST,
+    "cifar10": CIFAR10,
+    "svhn": SVHN,
+    "smallnorb": SMALLNORB,
+}

@@ -1,0 +1,58 @@
+"""Ways to divide a set: the validation fifth, familiar and novel viewpoints."""
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+from clustercaps.data.images import Images
+
+# smallNORB codes: azimuth in tens of degrees, elevation in steps of five degrees from 30.
+FAMILIAR = {"azimuth": (30, 32, 34, 0, 2, 4), "elevation": (0, 1, 2)}
+
+
+def validation_split(
+    labels: Int64[Tensor, "images"], fraction: float = 0.2, seed: int = 0
+) -> tuple[Int64[Tensor, "train"], Int64[Tensor, "validation"]]:
+    """Hold out the same fraction of every class.
+
+    Args:
+        labels: classes of the training images.
+        fraction: part of each class to hold out, rounded to whole images.
+        seed: the same seed always holds out the same images.
+
+    Returns:
+        Numbers of the images to train on and of those held out, both in ascending order.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
+    generator = torch.Generator().manual_seed(seed)
+    held_out = torch.zeros(len(labels), dtype=torch.bool)
+    for label in labels.unique().tolist():
+        members = (labels == label).nonzero().flatten().cpu()
+        order = torch.randperm(len(members), generator=generator)
+        held_out[members[order[: round(fraction * len(members))]]] = True
+    return (~held_out).nonzero().flatten(), held_out.nonzero().flatten()
+
+
+def viewpoint_split(
+    images: Images, kind: str = "azimuth"
+) -> tuple[Bool[Tensor, "images"], Bool[Tensor, "images"]]:
+    """Tell familiar from novel viewpoints of smallNORB.
+
+    The paper trains on the familiar images of the training split, matches networks on the familiar
+    images of the test split, and reports the novel images of the test split.
+
+    Args:
+        images: a split of smallNORB.
+        kind: `azimuth` (familiar: 300 to 40 degrees) or `elevation` (familiar: 30 to 40 degrees).
+
+    Returns:
+        Two masks, familiar and novel; every image is in exactly one.
+    """
+    if kind not in FAMILIAR:
+        raise ValueError(f"kind must be 'azimuth' or 'elevation', got {kind!r}")
+    if kind not in images.meta:
+        name = images.meta.get("name", "this set")
+        raise ValueError(f"{name} has no {kind}; viewpoints are known for smallnorb only")
+    familiar = torch.isin(images.meta[kind], torch.tensor(FAMILIAR[kind]))
+    return familiar, ~familiar

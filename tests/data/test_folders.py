@@ -1,0 +1,164 @@
+"""Folders of class sub-folders, streamed."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from clustercaps.data import DataError, FolderImages, folders, open_folder, read_image
+
+
+def picture(path, size=(40, 30), mode="RGB", seed=0):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    channels = {"RGB": 3, "L": 1, "RGBA": 4}[mode]
+    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], channels))
+    Image.fromarray(pixels.astype(np.uint8).squeeze(), mode).save(path)
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Two classes; 3 and 2 training images, 1 and 1 validation images, in several formats."""
+    root = tmp_path / "pictures"
+    for i, file in enumerate(("cat/a.png", "cat/b.JPEG", "cat/c.bmp", "dog/a.png", "dog/z.jpg")):
+        picture(root / "train" / file, seed=i, size=(40 + i, 30))
+    picture(root / "val" / "cat" / "x.png", mode="L", seed=8)
+    picture(root / "val" / "dog" / "x.png", mode="RGBA", seed=9)
+    (root / "train" / "cat" / "notes.txt").write_text("not an image")
+    (root / "train" / ".hidden").mkdir()
+    return root
+
+
+def small(name, split="train", **options):
+    return open_folder(name, split, resize=16, crop=12, **options)
+
+
+def test_classes_labels_and_sizes(root):
+    train = small(f"folder:{root}")
+    assert train.class_names == ("cat", "dog")
+    assert train.num_classes == 2
+    assert train.labels.tolist() == [0, 0, 0, 1, 1]
+    assert [train.path(i).name for i in range(5)] == ["a.png", "b.JPEG", "c.bmp", "a.png", "z.jpg"]
+    pixels, label = train[3]
+    assert pixels.shape == (3, 12, 12)
+    assert pixels.dtype == torch.uint8
+    assert label == 1
+
+
+def test_test_images_are_the_centre_of_the_resized_image(root):
+    test = small(f"folder:{root}", "test")
+    pixels, _ = test[0]
+    with Image.open(root / "val" / "cat" / "x.png") as image:
+        resized = np.asarray(image.convert("RGB").resize((16, 16), Image.Resampling.BILINEAR))
+    assert np.array_equal(pixels.permute(1, 2, 0).numpy(), resized[2:14, 2:14])
+    # Grey becomes three equal channels.
+    assert torch.equal(pixels[0], pixels[1])
+    assert test[1][0].shape == (3, 12, 12)
+
+
+def test_training_crops_are_parts_of_the_resized_image(root):
+    train = small(f"folder:{root}")
+    whole = read_image(train.path(0), 16)
+    seen = set()
+    for epoch in range(60):
+        train.set_epoch(epoch)
+        pixels, _ = train[0]
+        found = [
+            (top, left, mirrored)
+            for top in range(5)
+            for left in range(5)
+            for mirrored in (False, True)
+            if torch.equal(
+                whole[:, top : top + 12, left : left + 12].flip(-1)
+                if mirrored
+                else whole[:, top : top + 12, left : left + 12],
+                pixels,
+            )
+        ]
+        assert len(found) == 1
+        seen.add(found[0])
+    assert len(seen) > 20
+    assert {top for top, _, _ in seen} == {left for _, left, _ in seen} == set(range(5))
+    assert {mirrored for _, _, mirrored in seen} == {False, True}
+
+
+def epoch_of(loader):
+    return torch.cat([pixels for pixels, _ in loader])
+
+
+def test_workers_do_not_change_the_images(root):
+    train = small(f"folder:{root}", seed=1)
+    workers = DataLoader(train, 2, num_workers=2, persistent_workers=True)
+    results = []
+    for epoch in (0, 1):
+        train.set_epoch(epoch)
+        alone = epoch_of(DataLoader(train, 3))
+        # The same workers live through both epochs, and must notice the second.
+        assert torch.equal(epoch_of(workers), alone)
+        results.append(alone)
+    assert not torch.equal(*results)
+    train.set_epoch(0)
+    assert torch.equal(epoch_of(DataLoader(train, 5)), results[0])
+    assert not torch.equal(epoch_of(DataLoader(small(f"folder:{root}", seed=2), 5)), results[0])
+
+
+def test_imagenet_is_looked_for_in_the_given_folder_or_the_cache(root, cache):
+    assert len(small("imagenet", data_dir=root)) == 5
+    with pytest.raises(DataError, match=r"imagenet: cannot be read as a folder .no such file"):
+        small("imagenet")
+    cache.mkdir()
+    (cache / "imagenet").symlink_to(root)
+    assert len(small("imagenet", "test")) == 2
+
+
+def test_class_folders_directly(root):
+    assert len(small(f"folder:{root / 'train'}")) == 5
+    everything = small(f"folder:{root / 'train'}", "all")
+    assert torch.equal(everything[0][0], everything[0][0])
+    assert not everything.augment
+    with pytest.raises(DataError, match="no sub-folder test or val or validation"):
+        small(f"folder:{root / 'train'}", "test")
+
+
+def test_class_numbers_are_those_of_the_training_folder(root):
+    (root / "val" / "cat" / "x.png").unlink()
+    (root / "val" / "cat").rmdir()
+    assert small(f"folder:{root}", "test").labels.tolist() == [1]
+    picture(root / "val" / "bird" / "x.png")
+    with pytest.raises(DataError, match=r"bird: not a class of the training folder.*cat, dog"):
+        small(f"folder:{root}", "test")
+
+
+def test_refusals(root, tmp_path, monkeypatch):
+    (root / "train" / "empty").mkdir()
+    with pytest.raises(DataError, match="empty: no images"):
+        small(f"folder:{root}")
+    (tmp_path / "bare").mkdir()
+    with pytest.raises(DataError, match="bare: no class sub-folders"):
+        small(f"folder:{tmp_path / 'bare'}")
+    with pytest.raises(DataError, match=r"cannot be read as a folder .no such file"):
+        small(f"folder:{tmp_path / 'nowhere'}")
+    with pytest.raises(KeyError, match="did you mean 'imagenet'"):
+        small("image-net")
+    with pytest.raises(ValueError, match="split must be"):
+        small(f"folder:{root}", "val")
+    with pytest.raises(ValueError, match="crop must lie between 1 and resize, got 20 and 10"):
+        FolderImages(root / "val", resize=10, crop=20)
+
+    def forbidden(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(folders.os, "scandir", forbidden)
+    with pytest.raises(DataError, match="permission denied"):
+        small(f"folder:{root}", "test")
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>404</html>", b"\x89PNG\r\n\x1a\n", None])
+def test_an_unreadable_image_is_named(root, content):
+    path = root / "train" / "cat" / "a.png"
+    path.write_bytes(path.read_bytes()[:-200] if content is None else content)
+    train = small(f"folder:{root}")
+    with pytest.raises(DataError, match=r"cat/a\.png: not a readable image") as caught:
+        train[0]
+    assert "\n" not in str(caught.value)
+    assert train[1][0].shape == (3, 12, 12)

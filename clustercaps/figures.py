@@ -108,7 +108,7 @@ def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path)
         runs: The lines of `metrics.jsonl` of each run.
         path: Where the PNG goes.
     """
-    figure = new_figure(9, 3.6)
+    figure = new_figure(9.0, 3.6)
     left, right = figure.subplots(1, 2)
     for number, (name, lines) in enumerate(runs.items()):
         colour = f"C{number}"

@@ -72,9 +72,9 @@ class TrainSettings:
 
     def _refuse_contradictions(self) -> None:
         from clustercaps.data.catalogue import info, is_streamed
-        from clustercaps.models.registry import get_preset
+        from clustercaps.models.registry import check_settings
 
-        get_preset(self.model)
+        check_settings(self.model, self.model_settings)
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs momentum > 0; set momentum 0.9 or drop nesterov")
         if self.warmup_epochs >= self.epochs:

@@ -32,8 +32,8 @@ def run(arguments: argparse.Namespace) -> None:
     for path, probabilities in zip(paths, trained.predict(paths), strict=True):
         best = probabilities.topk(top)
         named = [
-            f"{trained.class_names[int(label)]} {100 * float(p):.1f} %"
-            for p, label in zip(best.values, best.indices, strict=True)
+            f"{trained.class_names[label]} {100 * probability:.1f} %"
+            for probability, label in zip(best.values.tolist(), best.indices.tolist(), strict=True)
         ]
         rows.append([str(path), *named])
     print(text_table(["image", *(f"{place}." for place in range(1, top + 1))], rows))

@@ -77,6 +77,15 @@ def get_preset(name: str) -> Preset:
     return PRESETS[name]
 
 
+def check_settings(name: str, settings: Mapping[str, Any]) -> None:
+    """Refuse a name that is not registered, or settings that its network does not take."""
+    network = get_preset(name).network
+    known = [p for p in inspect.signature(network.__init__).parameters if p != "self"]
+    for setting in settings:
+        if setting not in known:
+            raise ValueError(f"model {name!r}: {unknown('setting', setting, known)}")
+
+
 def create_model(name: str, **settings: Any) -> ImageClassifier:
     """Build a network with fresh weights.
 
@@ -85,11 +94,8 @@ def create_model(name: str, **settings: Any) -> ImageClassifier:
         **settings: Any argument of the network's class: `num_classes`, `in_chans`, `img_size`, and
             for capsule networks `channels` (C), `clusters` (N), `votes` (K), `dim` (D), `routing`.
     """
+    check_settings(name, settings)
     preset = get_preset(name)
-    known = [p for p in inspect.signature(preset.network.__init__).parameters if p != "self"]
-    for setting in settings:
-        if setting not in known:
-            raise ValueError(f"model {name!r}: {unknown('setting', setting, known)}")
     return preset.network(**{**preset.settings, **settings})
 
 

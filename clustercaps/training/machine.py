@@ -2,11 +2,12 @@
 
 import platform
 import subprocess
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from clustercaps import __version__
 
 
 def machine() -> dict[str, Any]:
@@ -16,7 +17,7 @@ def machine() -> dict[str, Any]:
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "python": platform.python_version(),
         "torch": torch.__version__.partition("+")[0],
-        "clustercaps": version("clustercaps"),
+        "clustercaps": __version__,
         "commit": commit(),
     }
 

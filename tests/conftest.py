@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-
 # One thread per worker: the tests run in two processes on two cores.
 torch.set_num_threads(1)
 

@@ -7,7 +7,7 @@
 
 namespace caps {
 
-constexpr int64_t kBackwardPanels = 2;
+constexpr int64_t kBackwardPanels = 4;
 // Vote gradients kept at once: about this many rows, of (parent, vote), stay in the nearest cache.
 constexpr int64_t kBlockRows = 128;
 
@@ -64,7 +64,7 @@ template <typename S>
 class BackwardChunk {
  public:
   BackwardChunk(const BackwardJob<S>& job, int64_t first, int64_t last)
-      : job_(job), layer_(job.layer), first_(first), last_(last),
+      : job_(job), layer_(job.layer), offsets_(tap_offsets(layer_)), first_(first), last_(last),
         first_child_(first / layer_.batch) {
     const int64_t width = job.panels.width, positions = layer_.positions();
     images_ = std::min({std::max<int64_t>(1, kGroup / positions), layer_.batch, last - first});
@@ -128,7 +128,7 @@ class BackwardChunk {
   }
 
   void differentiate_tile(int64_t child, int64_t image) {
-    gather_patches(layer_, tile_, planes_.get(), patches_.get());
+    gather_patches(offsets_, tile_, planes_.get(), patches_.get());
     if (job_.need_weight) {
       gather_columns(layer_, tile_, pixels_.get(), job_.padded_taps, columns_.get());
     }
@@ -141,7 +141,7 @@ class BackwardChunk {
       }
     }
     if (job_.x_gradient) {
-      scatter_patches(layer_, tile_, pulled_.get(), job_.pulled_taps, plane_gradients_.get());
+      scatter_patches(offsets_, tile_, pulled_.get(), job_.pulled_taps, plane_gradients_.get());
     }
   }
 
@@ -219,6 +219,7 @@ class BackwardChunk {
 
   const BackwardJob<S>& job_;
   const Layer& layer_;
+  const std::vector<int64_t> offsets_;
   int64_t first_, last_, first_child_, images_, panels_;
   Buffer<S> planes_, pixels_, plane_gradients_, patches_, columns_, pulled_;
   Buffer<S> pull_, parent_, votes_, scratch_, weight_gradient_, bias_gradient_;

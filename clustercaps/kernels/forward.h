@@ -74,8 +74,8 @@ class ForwardChunk {
  public:
   ForwardChunk(const ForwardJob<S>& job, int64_t first, int64_t last, int64_t first_parent,
                int64_t last_parent)
-      : job_(job), layer_(job.layer), first_(first), last_(last), first_parent_(first_parent),
-        parents_(last_parent - first_parent) {
+      : job_(job), layer_(job.layer), offsets_(tap_offsets(layer_)), first_(first), last_(last),
+        first_parent_(first_parent), parents_(last_parent - first_parent) {
     const int64_t width = job.panels.width, most = std::min(kGroup, last - first);
     panels_ = std::min(kForwardPanels, round_up(most, width) / width);
     images_ = std::min((most - 1) / layer_.positions() + 2, layer_.batch);
@@ -119,7 +119,7 @@ class ForwardChunk {
     std::fill_n(sum_.get(), size, S(0));
     std::fill_n(total_.get(), size, S(0));
     for (int64_t child = 0; child < layer_.in_channels; ++child) {
-      gather_patches(layer_, tile_, planes_of(child, 0), patches_.get());
+      gather_patches(offsets_, tile_, planes_of(child, 0), patches_.get());
       for (int64_t n = 0; n < layer_.clusters; ++n) add_cluster(child * layer_.clusters + n);
     }
   }
@@ -162,6 +162,7 @@ class ForwardChunk {
 
   const ForwardJob<S>& job_;
   const Layer& layer_;
+  const std::vector<int64_t> offsets_;
   int64_t first_, last_, first_parent_, parents_, panels_, images_;
   Buffer<S> planes_, patches_, sum_, total_, scratch_;
   Tile tile_;

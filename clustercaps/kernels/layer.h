@@ -48,18 +48,33 @@ struct Layer {
 
 inline int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// Calls visit(to, from, count) for every row and phase: planes[to + i] is image[from + i * stride].
-template <typename Visit>
-void for_each_phase(const Layer& layer, Visit visit) {
-  const int64_t stride = layer.stride, padding = layer.padding;
-  for (int64_t line = 0; line < layer.in_dim * layer.height; ++line) {
-    const int64_t dim = line / layer.height, h = line % layer.height;
-    const int64_t to = dim * layer.plane() + (h + padding) * layer.row();
-    for (int64_t phase = 0; phase < stride; ++phase) {
-      const int64_t first = (phase - padding % stride + stride) % stride;
-      if (first >= layer.width) continue;
-      visit(to + phase * layer.phase() + (first + padding) / stride, line * layer.width + first,
-            (layer.width - first + stride - 1) / stride);
+// Where a map row's numbers lie in its padded row: column w in phase (w + padding) % stride.
+// Calls one(w, offset) for single numbers and pairs(w, even, odd, count) for stretches of a row of
+// stride 2, so that the compiler can shuffle vectors there.
+template <typename One, typename Pairs>
+CAPS_INLINE void for_each_column(const Layer& layer, int64_t phase_size, One one, Pairs pairs) {
+  const int64_t stride = layer.stride, width = layer.width;
+  int64_t phase = layer.padding % stride, at = layer.padding / stride;
+  for (int64_t w = 0; w < width;) {
+    if (stride == 2 && phase == 0 && w + 1 < width) {
+      const int64_t count = (width - w) / 2;
+      pairs(w, at, phase_size + at, count);
+      w += 2 * count, at += count;
+      continue;
+    }
+    one(w++, phase * phase_size + at);
+    if (++phase == stride) phase = 0, ++at;
+  }
+}
+
+// Calls visit(row of the image, padded row of the planes).
+template <typename S, typename T, typename Visit>
+CAPS_INLINE void for_each_row(const Layer& layer, S* image, T* planes, Visit visit) {
+  const int64_t row = layer.row();
+  for (int64_t dim = 0; dim < layer.in_dim; ++dim) {
+    T* padded = planes + dim * layer.plane() + layer.padding * row;
+    for (int64_t h = 0; h < layer.height; ++h, padded += row, image += layer.width) {
+      visit(image, padded);
     }
   }
 }
@@ -67,16 +82,40 @@ void for_each_phase(const Layer& layer, Visit visit) {
 // image [dim, h, w] into planes whose borders are already zero.
 template <typename S>
 void pad_planes(const Layer& layer, const S* image, S* planes) {
-  for_each_phase(layer, [&](int64_t to, int64_t from, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) planes[to + i] = image[from + i * layer.stride];
+  const int64_t phase = layer.phase();
+  for_each_row(layer, image, planes, [&](const S* __restrict row, S* __restrict padded) {
+    if (layer.stride == 1) {
+      std::copy_n(row, layer.width, padded + layer.padding);
+      return;
+    }
+    for_each_column(
+        layer, phase, [&](int64_t w, int64_t at) { padded[at] = row[w]; },
+        [&](int64_t w, int64_t even, int64_t odd, int64_t count) {
+          for (int64_t i = 0; i < count; ++i) {
+            padded[even + i] = row[w + 2 * i];
+            padded[odd + i] = row[w + 2 * i + 1];
+          }
+        });
   });
 }
 
 // The gradient of pad_planes.
 template <typename S>
 void crop_planes(const Layer& layer, const S* planes, S* image) {
-  for_each_phase(layer, [&](int64_t to, int64_t from, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) image[from + i * layer.stride] = planes[to + i];
+  const int64_t phase = layer.phase();
+  for_each_row(layer, image, planes, [&](S* __restrict row, const S* __restrict padded) {
+    if (layer.stride == 1) {
+      std::copy_n(padded + layer.padding, layer.width, row);
+      return;
+    }
+    for_each_column(
+        layer, phase, [&](int64_t w, int64_t at) { row[w] = padded[at]; },
+        [&](int64_t w, int64_t even, int64_t odd, int64_t count) {
+          for (int64_t i = 0; i < count; ++i) {
+            row[w + 2 * i] = padded[even + i];
+            row[w + 2 * i + 1] = padded[odd + i];
+          }
+        });
   });
 }
 
@@ -95,8 +134,8 @@ void pad_pixels(const Layer& layer, const S* image, S* pixels) {
 // Neighbouring outputs of one map row inside one panel of a tile.
 struct Run {
   int64_t panel, column, length;
-  // Corner of the first output's window in the planes.
-  int64_t source;
+  // Corner of the first output's window in the planes, and in the pixels.
+  int64_t source, pixel;
 };
 
 // Neighbouring outputs of one image inside a tile.
@@ -123,7 +162,9 @@ struct Tile {
       const int64_t length =
           std::min({out_width - column, count - done, width - done % width});
       const int64_t corner = image * layer.planes_size() + line * layer.stride * layer.row();
-      runs.push_back({done / width, done % width, length, corner + column});
+      const int64_t pixel = line * layer.stride * layer.padded_width() + column * layer.stride;
+      runs.push_back({done / width, done % width, length, corner + column,
+                      image * layer.pixels_size() + pixel * layer.in_dim});
       if (segments.empty() || segments.back().image != image) {
         segments.push_back({done, 0, image, at});
       }
@@ -133,33 +174,40 @@ struct Tile {
   }
 };
 
+inline std::vector<int64_t> tap_offsets(const Layer& layer) {
+  std::vector<int64_t> offsets(layer.taps());
+  for (int64_t tap = 0; tap < layer.taps(); ++tap) offsets[tap] = layer.tap_offset(tap);
+  return offsets;
+}
+
 // patches [panel, tap, width] of the tile. Whole-vector copies spill over the end of a run; going
 // through panels, taps and runs in memory order, the next copy overwrites what was spilled.
 template <typename S>
-void gather_patches(const Layer& layer, const Tile& tile, const S* planes, S* patches) {
-  const int64_t taps = layer.taps();
+void gather_patches(const std::vector<int64_t>& offsets, const Tile& tile, const S* planes,
+                    S* patches) {
   for (size_t begin = 0, end = 0; begin < tile.runs.size(); begin = end) {
     const int64_t panel = tile.runs[begin].panel;
     while (end < tile.runs.size() && tile.runs[end].panel == panel) ++end;
-    for (int64_t tap = 0; tap < taps; ++tap) {
-      S* to = patches + (panel * taps + tap) * tile.width;
-      const S* from = planes + layer.tap_offset(tap);
+    S* to = patches + panel * offsets.size() * tile.width;
+    for (const int64_t offset : offsets) {
       for (size_t r = begin; r < end; ++r) {
-        copy_over(to + tile.runs[r].column, from + tile.runs[r].source, tile.runs[r].length);
+        const Run& run = tile.runs[r];
+        copy_over(to + run.column, planes + offset + run.source, run.length);
       }
+      to += tile.width;
     }
   }
 }
 
 // The gradient of gather_patches; a panel of `patches` holds `padded_taps` rows.
 template <typename S>
-void scatter_patches(const Layer& layer, const Tile& tile, const S* patches, int64_t padded_taps,
-                     S* planes) {
-  for (int64_t tap = 0; tap < layer.taps(); ++tap) {
-    S* to = planes + layer.tap_offset(tap);
-    for (const Run& run : tile.runs) {
-      const S* from = patches + (run.panel * padded_taps + tap) * tile.width + run.column;
-      add_exactly(to + run.source, from, run.length);
+void scatter_patches(const std::vector<int64_t>& offsets, const Tile& tile, const S* patches,
+                     int64_t padded_taps, S* planes) {
+  for (const Run& run : tile.runs) {
+    const S* from = patches + run.panel * padded_taps * tile.width + run.column;
+    for (const int64_t offset : offsets) {
+      add_exactly(planes + offset + run.source, from, run.length);
+      from += tile.width;
     }
   }
 }
@@ -168,15 +216,13 @@ void scatter_patches(const Layer& layer, const Tile& tile, const S* patches, int
 template <typename S>
 void gather_columns(const Layer& layer, const Tile& tile, const S* pixels, int64_t padded_taps,
                     S* columns) {
-  const int64_t line = layer.kernel * layer.in_dim, width = layer.padded_width() * layer.in_dim;
-  for (const Segment& segment : tile.segments) {
-    const S* image = pixels + segment.image * layer.pixels_size();
-    for (int64_t i = 0; i < segment.length; ++i) {
-      const int64_t h = (segment.position + i) / layer.out_width() * layer.stride;
-      const int64_t w = (segment.position + i) % layer.out_width() * layer.stride;
-      const S* from = image + h * width + w * layer.in_dim;
-      S* to = columns + (segment.column + i) * padded_taps;
-      for (int64_t k = 0; k < layer.kernel; ++k) copy_over(to + k * line, from + k * width, line);
+  const int64_t kernel = layer.kernel, line = kernel * layer.in_dim;
+  const int64_t row = layer.padded_width() * layer.in_dim, step = layer.stride * layer.in_dim;
+  for (const Run& run : tile.runs) {
+    const S* from = pixels + run.pixel;
+    S* to = columns + (run.panel * tile.width + run.column) * padded_taps;
+    for (int64_t i = 0; i < run.length; ++i, from += step, to += padded_taps) {
+      for (int64_t k = 0; k < kernel; ++k) copy_over(to + k * line, from + k * row, line);
     }
   }
 }

@@ -39,14 +39,19 @@ CAPS_INLINE void cast_votes(const Panel<S>& panel, int64_t first, Vec<S> (&sums)
   const S* weight = panel.weight + first;
   const S* patches = panel.patches;
   const int64_t taps = panel.taps, votes = panel.votes <= kMaxVotes ? Rows : panel.votes;
+  CAPS_UNROLL
   for (int k = 0; k < Rows; ++k) {
     const S start = panel.bias ? panel.bias[first + k] : S(0);
+    CAPS_UNROLL
     for (int v = 0; v < Vectors; ++v) sums[k][v] = Vec<S>{} + start;
   }
   for (int64_t tap = 0; tap < taps; ++tap) {
     Vec<S> x[Vectors];
+    CAPS_UNROLL
     for (int v = 0; v < Vectors; ++v) x[v] = load(patches + v * kLanes<S>);
+    CAPS_UNROLL
     for (int k = 0; k < Rows; ++k) {
+      CAPS_UNROLL
       for (int v = 0; v < Vectors; ++v) sums[k][v] += weight[k] * x[v];
     }
     patches += Vectors * kLanes<S>;
@@ -105,6 +110,7 @@ struct InRegisters {
   static void forward(const Panel<S>& panel, S* sum, S* total) {
     Vec<S> votes[K][kVectors];
     cast_votes<S, K, kVectors>(panel, 0, votes);
+    CAPS_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const int at = v * kLanes<S>;
       auto vote = [&](int64_t k) -> Vec<S>& { return votes[k][v]; };
@@ -115,6 +121,7 @@ struct InRegisters {
   static void backward(const Panel<S>& panel, const S* pull, const S* parent, S* gradients) {
     Vec<S> votes[K][kVectors];
     cast_votes<S, K, kVectors>(panel, 0, votes);
+    CAPS_UNROLL
     for (int v = 0; v < kVectors; ++v) {
       const int at = v * kLanes<S>;
       auto vote = [&](int64_t k) -> Vec<S>& { return votes[k][v]; };
@@ -133,8 +140,10 @@ struct InMemory {
   static void cast(const Panel<S>& panel, int64_t first) {
     Vec<S> votes[Rows][kVectors];
     cast_votes<S, Rows, kVectors>(panel, first, votes);
+    CAPS_UNROLL
     for (int k = 0; k < Rows; ++k) {
       S* to = panel.scratch + (first + k) * kWidth;
+      CAPS_UNROLL
       for (int v = 0; v < kVectors; ++v) store(to + v * kLanes<S>, votes[k][v]);
     }
   }

@@ -17,21 +17,28 @@ template <typename S, int Rows, int Vectors>
 void pull_patches(const S* weight, const S* votes, int64_t count, bool fresh, S* out) {
   constexpr int width = Vectors * kLanes<S>;
   Vec<S> sums[Rows][Vectors];
+  CAPS_UNROLL
   for (int m = 0; m < Rows; ++m) {
+    CAPS_UNROLL
     for (int v = 0; v < Vectors; ++v) {
       sums[m][v] = fresh ? Vec<S>{} : load(out + m * width + v * kLanes<S>);
     }
   }
   for (int64_t r = 0; r < count; ++r) {
     Vec<S> y[Vectors];
+    CAPS_UNROLL
     for (int v = 0; v < Vectors; ++v) y[v] = load(votes + v * kLanes<S>);
+    CAPS_UNROLL
     for (int m = 0; m < Rows; ++m) {
+      CAPS_UNROLL
       for (int v = 0; v < Vectors; ++v) sums[m][v] += weight[m] * y[v];
     }
     weight += Rows;
     votes += kGradientStride<S>;
   }
+  CAPS_UNROLL
   for (int m = 0; m < Rows; ++m) {
+    CAPS_UNROLL
     for (int v = 0; v < Vectors; ++v) store(out + m * width + v * kLanes<S>, sums[m][v]);
   }
 }
@@ -72,7 +79,9 @@ void push_block(const WeightProduct<S>& job, int64_t row, int64_t tap) {
   const int64_t taps = job.padded_taps;
   S* out = job.out + row * taps + tap;
   Vec<S> sums[Rows][Vectors];
+  CAPS_UNROLL
   for (int m = 0; m < Rows; ++m) {
+    CAPS_UNROLL
     for (int v = 0; v < Vectors; ++v) sums[m][v] = load(out + m * taps + v * kLanes<S>);
   }
   const S* columns = job.columns + tap;
@@ -80,14 +89,19 @@ void push_block(const WeightProduct<S>& job, int64_t row, int64_t tap) {
     const S* votes = job.votes + (panel * job.rows + row) * kGradientStride<S>;
     for (int64_t q = 0; q < job.width; ++q) {
       Vec<S> x[Vectors];
+      CAPS_UNROLL
       for (int v = 0; v < Vectors; ++v) x[v] = load(columns + v * kLanes<S>);
+      CAPS_UNROLL
       for (int m = 0; m < Rows; ++m) {
+        CAPS_UNROLL
         for (int v = 0; v < Vectors; ++v) sums[m][v] += votes[m * kGradientStride<S> + q] * x[v];
       }
       columns += taps;
     }
   }
+  CAPS_UNROLL
   for (int m = 0; m < Rows; ++m) {
+    CAPS_UNROLL
     for (int v = 0; v < Vectors; ++v) store(out + m * taps + v * kLanes<S>, sums[m][v]);
   }
 }

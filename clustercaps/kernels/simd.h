@@ -26,6 +26,13 @@ constexpr int kRegisters = 16;
 
 #define CAPS_INLINE inline __attribute__((always_inline))
 
+// Arrays of vectors live in registers only if every loop over them is unrolled.
+#if defined(__clang__)
+#define CAPS_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define CAPS_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 template <typename S>
 struct SimdOf;
 

@@ -2,12 +2,18 @@
 // gradients of the tile.
 #pragma once
 
+#include <numeric>
+
 #include "forward.h"
 #include "products.h"
 
 namespace caps {
 
 constexpr int64_t kBackwardPanels = 4;
+// With so few taps, and no gradient for the input, the weight gradient is summed lane by lane.
+constexpr int64_t kFewTaps = 16;
+constexpr int64_t kFewTapsPanels = 16;
+constexpr int64_t kAhead = 3;
 // Vote gradients kept at once: about this many rows, of (parent, vote), stay in the nearest cache.
 constexpr int64_t kBlockRows = 128;
 
@@ -29,6 +35,9 @@ struct BackwardJob {
   int64_t block, padded_taps, pulled_taps;
 
   int64_t rows() const { return layer.parents * layer.votes; }
+  bool few_taps() const {
+    return layer.taps() <= kFewTaps && !x_gradient && !layer.uniform && panels.learn;
+  }
 };
 
 // weight as [cluster, block of parents, taps / Rows, (parent, vote), Rows], zeros past the taps.
@@ -68,7 +77,8 @@ class BackwardChunk {
         first_child_(first / layer_.batch) {
     const int64_t width = job.panels.width, positions = layer_.positions();
     images_ = std::min({std::max<int64_t>(1, kGroup / positions), layer_.batch, last - first});
-    panels_ = std::min(kBackwardPanels, round_up(images_ * positions, width) / width);
+    panels_ = std::min(job.few_taps() ? kFewTapsPanels : kBackwardPanels,
+                       round_up(images_ * positions, width) / width);
     const int64_t columns = panels_ * width;
     planes_ = Buffer<S>(images_ * layer_.planes_size());
     patches_ = Buffer<S>(layer_.taps() * columns);
@@ -81,11 +91,13 @@ class BackwardChunk {
       pulled_ = Buffer<S>(job.pulled_taps * columns);
       plane_gradients_ = Buffer<S>(images_ * layer_.planes_size());
     }
-    if (job.need_weight) {
+    if (job.few_taps()) {
+      lanes_ = Buffer<S>(rows * (layer_.taps() + 1) * kLanes<S>);
+    } else if (job.need_weight) {
       pixels_ = Buffer<S>(images_ * layer_.pixels_size());
       columns_ = Buffer<S>(columns * job.padded_taps);
-      weight_gradient_ = Buffer<S>(rows * job.padded_taps);
     }
+    if (job.need_weight) weight_gradient_ = Buffer<S>(rows * job.padded_taps);
     if (job.need_bias) bias_gradient_ = Buffer<S>(rows * kLanes<S>);
   }
 
@@ -96,6 +108,7 @@ class BackwardChunk {
       group(child, image, images);
       at += images;
     }
+    if (job_.few_taps()) sum_lanes();
   }
 
   // Clusters this chunk has gradients for: [first_cluster, first_cluster + clusters).
@@ -113,7 +126,7 @@ class BackwardChunk {
     for (int64_t i = 0; i < images; ++i) {
       const S* x = job_.x + ((image + i) * layer_.in_channels + child) * size;
       pad_planes(layer_, x, planes_.get() + i * planes);
-      if (job_.need_weight) pad_pixels(layer_, x, pixels_.get() + i * layer_.pixels_size());
+      if (pixels_.get()) pad_pixels(layer_, x, pixels_.get() + i * layer_.pixels_size());
     }
     if (job_.x_gradient) std::fill_n(plane_gradients_.get(), images * planes, S(0));
     const int64_t all = images * layer_.positions(), step = panels_ * job_.panels.width;
@@ -129,10 +142,11 @@ class BackwardChunk {
 
   void differentiate_tile(int64_t child, int64_t image) {
     gather_patches(offsets_, tile_, planes_.get(), patches_.get());
-    if (job_.need_weight) {
+    if (columns_.get()) {
       gather_columns(layer_, tile_, pixels_.get(), job_.padded_taps, columns_.get());
     }
     gather_parents(image);
+    if (job_.few_taps()) return learn_tile(child);
     for (int64_t n = 0; n < layer_.clusters; ++n) {
       for (int64_t first = 0; first < layer_.parents; first += job_.block) {
         const int64_t count = std::min(job_.block, layer_.parents - first);
@@ -145,6 +159,45 @@ class BackwardChunk {
     }
   }
 
+  void learn_tile(int64_t child) {
+    const int64_t width = job_.panels.width, columns = panels_ * width;
+    const int64_t clusters = layer_.clusters, size = layer_.votes * (layer_.taps() + 1) * kLanes<S>;
+    for (int64_t row = 0; row < clusters * layer_.parents; ++row) {
+      const int64_t parent = row % layer_.parents;
+      const int64_t local = (child - first_child_) * clusters * layer_.parents + row;
+      for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
+        const int64_t at = parent * columns + panel * width;
+        job_.panels.learn(panel_of(child * clusters + row / layer_.parents, parent, panel),
+                          pull_.get() + at, parent_.get() + at, lanes_.get() + local * size);
+      }
+    }
+  }
+
+  // lanes_ [cluster, parent, tap + 1, vote, lane] into the gradients of weight and bias.
+  void sum_lanes() {
+    const int64_t taps = layer_.taps(), votes = layer_.votes;
+    const S* lanes = lanes_.get();
+    for (int64_t row = 0; row < clusters() * layer_.parents; ++row) {
+      for (int64_t tap = 0; tap <= taps; ++tap) {
+        for (int64_t k = 0; k < votes; ++k, lanes += kLanes<S>) {
+          const int64_t to = row * votes + k;
+          const S sum = std::accumulate(lanes, lanes + kLanes<S>, S(0));
+          if (tap < taps && job_.need_weight) {
+            weight_gradient_.get()[to * job_.padded_taps + tap] = sum;
+          }
+          if (tap == taps && job_.need_bias) bias_gradient_.get()[to * kLanes<S>] = sum;
+        }
+      }
+    }
+  }
+
+  Panel<S> panel_of(int64_t cluster, int64_t parent, int64_t panel) const {
+    const int64_t row = cluster * layer_.parents + parent, votes = layer_.votes;
+    return {job_.weight + row * layer_.taps() * votes, job_.bias + row * votes,
+            patches_.get() + panel * layer_.taps() * job_.panels.width, layer_.taps(), votes,
+            job_.eps, false, scratch_.get()};
+  }
+
   // pull = gradient * scale / votes and the parents themselves, [parent, position]; past the last
   // position the pull is zero, and with it every gradient.
   void gather_parents(int64_t image) {
@@ -155,21 +208,32 @@ class BackwardChunk {
       for (const Segment& segment : tile_.segments) {
         const int64_t map = (image + segment.image) * layer_.parents + parent;
         const int64_t from = map * layer_.positions() + segment.position;
+        const int64_t to = segment.panel * job_.panels.width + segment.column;
+        if (parent + kAhead < layer_.parents) {
+          prefetch_parents(from + kAhead * layer_.positions(), segment.length);
+        }
         for (int64_t i = 0; i < segment.length; ++i) {
-          pull[segment.column + i] = job_.gradient[from + i] * (job_.scale[from + i] * share);
-          capsules[segment.column + i] = job_.capsules[from + i];
+          pull[to + i] = job_.gradient[from + i] * (job_.scale[from + i] * share);
+          capsules[to + i] = job_.capsules[from + i];
         }
       }
       std::fill(pull + tile_.count, pull + columns, S(0));
     }
   }
 
+  // The maps of the parents lie far apart, which the hardware does not foresee.
+  void prefetch_parents(int64_t from, int64_t length) {
+    for (int64_t i = 0; i < length; i += 64 / sizeof(S)) {
+      __builtin_prefetch(job_.gradient + from + i);
+      __builtin_prefetch(job_.scale + from + i);
+      __builtin_prefetch(job_.capsules + from + i);
+    }
+  }
+
   // votes_ [panel, (parent, vote), position] of `count` parents.
   void differentiate_votes(int64_t cluster, int64_t first, int64_t count) {
-    const int64_t taps = layer_.taps(), votes = layer_.votes, width = job_.panels.width;
-    const int64_t columns = panels_ * width;
+    const int64_t votes = layer_.votes, width = job_.panels.width, columns = panels_ * width;
     for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
-      const S* patches = patches_.get() + panel * taps * width;
       for (int64_t i = 0; i < count; ++i) {
         S* to = votes_.get() + (panel * count + i) * votes * kGradientStride<S>;
         const int64_t at = (first + i) * columns + panel * width;
@@ -177,12 +241,10 @@ class BackwardChunk {
           for (int64_t k = 0; k < votes; ++k) {
             std::copy_n(pull_.get() + at, width, to + k * kGradientStride<S>);
           }
-          continue;
+        } else {
+          job_.panels.backward(panel_of(cluster, first + i, panel), pull_.get() + at,
+                               parent_.get() + at, to);
         }
-        const int64_t row = cluster * layer_.parents + first + i;
-        job_.panels.backward({job_.weight + row * taps * votes, job_.bias + row * votes, patches,
-                              taps, votes, job_.eps, false, scratch_.get()},
-                             pull_.get() + at, parent_.get() + at, to);
       }
     }
   }
@@ -222,7 +284,7 @@ class BackwardChunk {
   const std::vector<int64_t> offsets_;
   int64_t first_, last_, first_child_, images_, panels_;
   Buffer<S> planes_, pixels_, plane_gradients_, patches_, columns_, pulled_;
-  Buffer<S> pull_, parent_, votes_, scratch_, weight_gradient_, bias_gradient_;
+  Buffer<S> pull_, parent_, votes_, scratch_, lanes_, weight_gradient_, bias_gradient_;
   Tile tile_;
 };
 

@@ -144,17 +144,12 @@ class ForwardChunk {
       for (const Segment& segment : tile_.segments) {
         const int64_t map = (image + segment.image) * layer_.parents + first_parent_ + parent;
         const int64_t to = map * layer_.positions() + segment.position;
-        for (int64_t i = 0; i < segment.length;) {
-          const int64_t column = segment.column + i, inside = column % width;
-          const int64_t length = std::min(segment.length - i, width - inside);
-          const int64_t from = (column / width * parents_ + parent) * width + inside;
-          const S *sum = sum_.get() + from, *total = total_.get() + from;
-          for (int64_t q = 0; q < length; ++q) {
-            const S scale = S(1) / total[q];
-            job_.scale[to + i + q] = scale;
-            job_.capsules[to + i + q] = sum[q] * scale;
-          }
-          i += length;
+        const int64_t from = (segment.panel * parents_ + parent) * width + segment.column;
+        const S *sum = sum_.get() + from, *total = total_.get() + from;
+        for (int64_t i = 0; i < segment.length; ++i) {
+          const S scale = S(1) / total[i];
+          job_.scale[to + i] = scale;
+          job_.capsules[to + i] = sum[i] * scale;
         }
       }
     }

@@ -138,9 +138,9 @@ struct Run {
   int64_t source, pixel;
 };
 
-// Neighbouring outputs of one image inside a tile.
+// Neighbouring outputs of one image inside one panel.
 struct Segment {
-  int64_t column, length, image, position;
+  int64_t panel, column, length, image, position;
 };
 
 // Consecutive output positions, counted through a group of images, cut into panels of `width`.
@@ -165,8 +165,8 @@ struct Tile {
       const int64_t pixel = line * layer.stride * layer.padded_width() + column * layer.stride;
       runs.push_back({done / width, done % width, length, corner + column,
                       image * layer.pixels_size() + pixel * layer.in_dim});
-      if (segments.empty() || segments.back().image != image) {
-        segments.push_back({done, 0, image, at});
+      if (done % width == 0 || segments.back().image != image) {
+        segments.push_back({done / width, done % width, 0, image, at});
       }
       segments.back().length += length;
       done += length;

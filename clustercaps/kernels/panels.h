@@ -87,18 +87,16 @@ CAPS_INLINE void add_centroid(const Panel<S>& panel, int64_t votes, Vote vote, S
   store(total, load(total) + confidence);
 }
 
-// Gradients of the votes from `pull`, the gradient of the parent over (total * votes), and the
+// The votes become their gradients, from `pull`, the gradient of the parent over (total * votes), and the
 // parent itself: pull * r * (1 - (m - s) * r^2 * (v_k - m)).
 template <typename S, typename Vote>
 CAPS_INLINE void differentiate(const Panel<S>& panel, int64_t votes, Vote vote, const S* pull,
-                               const S* parent, S* gradients) {
+                               const S* parent) {
   Vec<S> centroid, confidence;
   summarise<S>(votes, panel.eps, vote, centroid, confidence);
   const Vec<S> even = load(pull) * confidence;
   const Vec<S> spread = even * (centroid - load(parent)) * (confidence * confidence);
-  for (int64_t k = 0; k < votes; ++k) {
-    store(gradients + k * kGradientStride<S>, even - spread * vote(k));
-  }
+  for (int64_t k = 0; k < votes; ++k) vote(k) = even - spread * vote(k);
 }
 
 // Up to kMaxVotes votes, all in registers.
@@ -125,7 +123,40 @@ struct InRegisters {
     for (int v = 0; v < kVectors; ++v) {
       const int at = v * kLanes<S>;
       auto vote = [&](int64_t k) -> Vec<S>& { return votes[k][v]; };
-      differentiate<S>(panel, K, vote, pull + at, parent + at, gradients + at);
+      differentiate<S>(panel, K, vote, pull + at, parent + at);
+      CAPS_UNROLL
+      for (int k = 0; k < K; ++k) store(gradients + k * kGradientStride<S> + at, vote(k));
+    }
+  }
+
+  static void learn(const Panel<S>& panel, const S* pull, const S* parent, S* sums) {
+    Vec<S> votes[K][kVectors];
+    cast_votes<S, K, kVectors>(panel, 0, votes);
+    CAPS_UNROLL
+    for (int v = 0; v < kVectors; ++v) {
+      const int at = v * kLanes<S>;
+      auto vote = [&](int64_t k) -> Vec<S>& { return votes[k][v]; };
+      differentiate<S>(panel, K, vote, pull + at, parent + at);
+    }
+    const S* patches = panel.patches;
+    for (int64_t tap = 0; tap < panel.taps; ++tap, patches += kWidth, sums += K * kLanes<S>) {
+      Vec<S> x[kVectors];
+      CAPS_UNROLL
+      for (int v = 0; v < kVectors; ++v) x[v] = load(patches + v * kLanes<S>);
+      CAPS_UNROLL
+      for (int k = 0; k < K; ++k) {
+        Vec<S> sum = load(sums + k * kLanes<S>);
+        CAPS_UNROLL
+        for (int v = 0; v < kVectors; ++v) sum += votes[k][v] * x[v];
+        store(sums + k * kLanes<S>, sum);
+      }
+    }
+    CAPS_UNROLL
+    for (int k = 0; k < K; ++k) {
+      Vec<S> sum = load(sums + k * kLanes<S>);
+      CAPS_UNROLL
+      for (int v = 0; v < kVectors; ++v) sum += votes[k][v];
+      store(sums + k * kLanes<S>, sum);
     }
   }
 };
@@ -172,21 +203,32 @@ struct InMemory {
       auto vote = [&](int64_t k) -> Vec<S>& {
         return *reinterpret_cast<Vec<S>*>(column + k * kWidth);
       };
-      differentiate<S>(panel, panel.votes, vote, pull + at, parent + at, gradients + at);
+      differentiate<S>(panel, panel.votes, vote, pull + at, parent + at);
+      for (int64_t k = 0; k < panel.votes; ++k) {
+        store(gradients + k * kGradientStride<S> + at, vote(k));
+      }
     }
   }
+
+  static constexpr void (*learn)(const Panel<S>&, const S*, const S*, S*) = nullptr;
 };
 
 template <typename S>
 struct PanelFunctions {
   int64_t width;
+  // Adds a cluster to sum [width] and total [width] of a parent.
   void (*forward)(const Panel<S>&, S* sum, S* total);
+  // Gradients of the votes [vote, kGradientStride].
   void (*backward)(const Panel<S>&, const S* pull, const S* parent, S* gradients);
+  // Adds to the gradients of weight and bias, sums [tap + 1, vote, lane] with the bias last. For
+  // layers with few taps whose input needs no gradient: their vote gradients are not stored.
+  // Null with more than kMaxVotes votes.
+  void (*learn)(const Panel<S>&, const S* pull, const S* parent, S* sums);
 };
 
 template <typename S, typename How>
 PanelFunctions<S> panel_functions_of() {
-  return {How::kWidth, &How::forward, &How::backward};
+  return {How::kWidth, How::forward, How::backward, How::learn};
 }
 
 template <typename S>

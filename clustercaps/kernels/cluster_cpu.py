@@ -236,3 +236,30 @@ def _grads(
     )
     x_grad, weight_grad, bias_grad = (x.new_empty(shape) for shape in shapes)
     return x_grad, weight_grad, bias_grad
+
+
+def like_conv2d(
+    x: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """The inputs in the dtype that conv2d would use, autocast included.
+
+    None where conv2d would refuse or the kernel cannot compute: the reference then says why.
+    """
+    if torch.is_autocast_enabled("cpu") and x.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype("cpu")
+        x, weight = x.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    same = x.dtype == weight.dtype and (bias is None or bias.dtype == x.dtype)
+    return (x, weight, bias) if same and x.is_floating_point() else None
+
+
+def cluster_capsules(
+    x: Tensor, weight: Tensor, bias: Tensor | None, *, uniform: bool, **sizes: Any
+) -> Tensor:
+    """`fused_capsules` for every floating dtype; half precision is computed in float32."""
+    dtype = x.dtype
+    if dtype not in NAMES:
+        x, weight = x.float(), weight.float()
+        bias = None if bias is None else bias.float()
+    capsules, _ = fused_capsules(x, weight, bias, uniform=uniform, **sizes)
+    return capsules.to(dtype)

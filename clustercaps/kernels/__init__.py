@@ -217,4 +217,4 @@ def _compiled(routing: str) -> Routing:
 
 
 def _exporting() -> bool:
-    return torch.compiler.is_exporting() or torch.jit.is_tracing() or torch.onnx.is_in_onnx_export()
+    return torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None

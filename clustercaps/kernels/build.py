@@ -153,6 +153,4 @@ def _cpu() -> str:
         return platform.machine() + platform.processor()
     # The first core speaks for all: its name, and what it can do.
     wanted = ("model name", "flags", "Features", "CPU part")
-    return "\n".join(
-        next((line for line in lines if line.startswith(name)), "") for name in wanted
-    )
+    return "\n".join(next((line for line in lines if line.startswith(name)), "") for name in wanted)

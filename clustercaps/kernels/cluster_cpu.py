@@ -15,19 +15,17 @@ from torch import Tensor
 
 from clustercaps.kernels.build import build
 
+LAYER_FIELDS = (
+    *("batch", "in_channels", "in_dim", "height", "width"),
+    *("clusters", "votes", "parents", "kernel", "stride", "padding", "uniform"),
+)
 NAMES = {torch.float32: "float32", torch.float64: "float64"}
 
 
 class Layer(ctypes.Structure):
     """Sizes of a layer, as `Layer` in layer.h reads them."""
 
-    _fields_ = [
-        (name, ctypes.c_int64)
-        for name in (
-            "batch in_channels in_dim height width clusters votes parents kernel stride padding "
-            "uniform"
-        ).split()
-    ]
+    _fields_ = [(name, ctypes.c_int64) for name in LAYER_FIELDS]
 
 
 class Library:
@@ -261,5 +259,5 @@ def cluster_capsules(
     if dtype not in NAMES:
         x, weight = x.float(), weight.float()
         bias = None if bias is None else bias.float()
-    capsules, _ = fused_capsules(x, weight, bias, uniform=uniform, **sizes)
+    capsules: Tensor = fused_capsules(x, weight, bias, uniform=uniform, **sizes)[0]
     return capsules.to(dtype)

@@ -166,16 +166,15 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     x, weight, bias, *sizes = inputs
     capsules, scale = output
     ctx.save_for_backward(x, weight, bias, capsules, scale)
+    ctx.mark_non_differentiable(scale)
     ctx.set_materialize_grads(False)
     ctx.sizes = sizes
 
 
-def _backward(ctx: Any, gradient: Tensor | None, scale_gradient: Tensor | None) -> tuple[Any, ...]:
-    if scale_gradient is not None:
-        raise RuntimeError("the scale of fused_capsules is for its own backward pass only")
+def _backward(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Any, ...]:
     if gradient is None:
         return (None,) * 10
-    stride, padding, clusters, votes, _, uniform, eps = ctx.sizes
+    stride, padding, clusters, votes, _out_channels, uniform, eps = ctx.sizes
     needed = ctx.needs_input_grad[:3]
     grads = fused_capsules_grad(
         gradient, *ctx.saved_tensors, stride, padding, clusters, votes, uniform, eps, *needed
@@ -210,7 +209,7 @@ def _out_shape(
     clusters: int,
     votes: int,
     out_channels: int,
-) -> tuple[int, ...]:
+) -> tuple[int | torch.SymInt, ...]:
     batch, in_channels, _, *sides = x.shape
     out_dim = weight.shape[0] // (in_channels * clusters * votes * out_channels)
     kernel = weight.shape[-1]

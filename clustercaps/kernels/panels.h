@@ -21,7 +21,7 @@ constexpr int panel_vectors(int64_t votes) {
   return fit > kMaxVectors ? kMaxVectors : fit;
 }
 
-// What a panel function reads: weight [tap, vote], bias [vote] or null, patches [tap, width].
+// What a panel function reads: weight [tap, vote], bias [vote], patches [tap, width].
 template <typename S>
 struct Panel {
   const S* weight;
@@ -41,9 +41,8 @@ CAPS_INLINE void cast_votes(const Panel<S>& panel, int64_t first, Vec<S> (&sums)
   const int64_t taps = panel.taps, votes = panel.votes <= kMaxVotes ? Rows : panel.votes;
   CAPS_UNROLL
   for (int k = 0; k < Rows; ++k) {
-    const S start = panel.bias ? panel.bias[first + k] : S(0);
     CAPS_UNROLL
-    for (int v = 0; v < Vectors; ++v) sums[k][v] = Vec<S>{} + start;
+    for (int v = 0; v < Vectors; ++v) sums[k][v] = Vec<S>{};
   }
   for (int64_t tap = 0; tap < taps; ++tap) {
     Vec<S> x[Vectors];
@@ -56,6 +55,12 @@ CAPS_INLINE void cast_votes(const Panel<S>& panel, int64_t first, Vec<S> (&sums)
     }
     patches += Vectors * kLanes<S>;
     weight += votes;
+  }
+  // Last, so that small products are not rounded to the precision of a large bias.
+  CAPS_UNROLL
+  for (int k = 0; k < Rows; ++k) {
+    CAPS_UNROLL
+    for (int v = 0; v < Vectors; ++v) sums[k][v] += panel.bias[first + k];
   }
 }
 

@@ -10,6 +10,7 @@
 namespace caps {
 
 constexpr int64_t kBackwardPanels = 4;
+constexpr int64_t kBackwardGroup = 1024;
 // With so few taps, and no gradient for the input, the weight gradient is summed lane by lane.
 constexpr int64_t kFewTaps = 16;
 constexpr int64_t kFewTapsPanels = 16;
@@ -47,20 +48,18 @@ Buffer<S> pack_transposed(const BackwardJob<S>& job, const S* weight) {
   const int64_t step = product_rows(job.panels.width / kLanes<S>);
   const int64_t taps = layer.taps(), rows = job.rows();
   Buffer<S> packed(layer.all_clusters() * rows * job.pulled_taps);
+  const std::vector<int64_t> offsets = weight_offsets(layer);
   at::parallel_for(0, layer.all_clusters(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t cluster = begin; cluster < end; ++cluster) {
-      S* to = packed.get() + cluster * rows * job.pulled_taps;
-      for (int64_t first = 0; first < layer.parents; first += job.block) {
-        const int64_t block = std::min(job.block, layer.parents - first) * layer.votes;
-        for (int64_t row = 0; row < block; ++row) {
-          const int64_t parent = first + row / layer.votes, vote = row % layer.votes;
-          const S* from =
-              weight + ((cluster * layer.votes + vote) * layer.parents + parent) * taps;
-          for (int64_t tap = 0; tap < taps; ++tap) {
-            to[(tap / step * block + row) * step + tap % step] = from[layer.weight_offset(tap)];
-          }
-        }
-        to += block * job.pulled_taps;
+    for (int64_t row = begin * rows; row < end * rows; ++row) {
+      const int64_t cluster = row / rows, parent = row % rows / layer.votes;
+      const int64_t vote = row % layer.votes, first = parent / job.block * job.block;
+      const int64_t block = std::min(job.block, layer.parents - first) * layer.votes;
+      const S* from = weight + ((cluster * layer.votes + vote) * layer.parents + parent) * taps;
+      S* to = packed.get() + (cluster * rows + first * layer.votes) * job.pulled_taps +
+              ((parent - first) * layer.votes + vote) * step;
+      for (int64_t tap = 0; tap < taps; tap += step, to += block * step) {
+        const int64_t count = std::min(step, taps - tap);
+        for (int64_t m = 0; m < count; ++m) to[m] = from[offsets[tap + m]];
       }
     }
   });
@@ -76,7 +75,7 @@ class BackwardChunk {
       : job_(job), layer_(job.layer), offsets_(tap_offsets(layer_)), first_(first), last_(last),
         first_child_(first / layer_.batch) {
     const int64_t width = job.panels.width, positions = layer_.positions();
-    images_ = std::min({std::max<int64_t>(1, kGroup / positions), layer_.batch, last - first});
+    images_ = std::min({std::max<int64_t>(1, kBackwardGroup / positions), layer_.batch, last - first});
     panels_ = std::min(job.few_taps() ? kFewTapsPanels : kBackwardPanels,
                        round_up(images_ * positions, width) / width);
     const int64_t columns = panels_ * width;
@@ -102,11 +101,14 @@ class BackwardChunk {
   }
 
   void run() {
-    for (int64_t at = first_; at < last_;) {
-      const int64_t child = at / layer_.batch, image = at % layer_.batch;
-      const int64_t images = std::min({images_, layer_.batch - image, last_ - at});
-      group(child, image, images);
-      at += images;
+    const int64_t batch = layer_.batch;
+    // Children innermost: the parents' gradients of a group of images are then still in cache.
+    for (int64_t begin = 0; begin < batch; begin += images_) {
+      for (int64_t child = first_child_; child * batch < last_; ++child) {
+        const int64_t first = std::max(begin, first_ - child * batch);
+        const int64_t last = std::min({begin + images_, batch, last_ - child * batch});
+        if (first < last) group(child, first, last - first);
+      }
     }
     if (job_.few_taps()) sum_lanes();
   }

@@ -12,6 +12,7 @@ void collect(const BackwardJob<S>& job,
              const std::vector<std::unique_ptr<BackwardChunk<S>>>& chunks, S* weight, S* bias) {
   const Layer& layer = job.layer;
   const int64_t taps = layer.taps();
+  const std::vector<int64_t> offsets = weight_offsets(layer);
   at::parallel_for(0, layer.all_clusters() * layer.votes, 1, [&](int64_t begin, int64_t end) {
     std::vector<S> sum(job.padded_taps);
     for (int64_t out = begin * layer.parents; out < end * layer.parents; ++out) {
@@ -28,7 +29,7 @@ void collect(const BackwardJob<S>& job,
         for (int64_t lane = 0; bias && lane < kLanes<S>; ++lane) bias_sum += lanes[lane];
       }
       for (int64_t tap = 0; weight && tap < taps; ++tap) {
-        weight[out * taps + layer.weight_offset(tap)] = sum[tap];
+        weight[out * taps + offsets[tap]] = sum[tap];
       }
       if (bias) bias[out] = bias_sum;
     }

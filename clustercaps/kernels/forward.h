@@ -26,15 +26,15 @@ Buffer<S> pack_votes(const Layer& layer, const S* weight) {
   const int64_t taps = layer.taps(), votes = layer.votes, parents = layer.parents;
   Buffer<S> packed(layer.all_clusters() * parents * taps * votes);
   const int64_t rows = layer.all_clusters() * parents;
+  const std::vector<int64_t> offsets = weight_offsets(layer);
   const int64_t grain = std::max<int64_t>(1, 32768 / (taps * votes));
   at::parallel_for(0, rows, grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t cluster = row / parents, parent = row % parents;
       const S* from = weight + (cluster * votes * parents + parent) * taps;
       S* to = packed.get() + row * taps * votes;
-      for (int64_t tap = 0; tap < taps; ++tap) {
-        const S* source = from + layer.weight_offset(tap);
-        for (int64_t k = 0; k < votes; ++k) *to++ = source[k * parents * taps];
+      for (const int64_t offset : offsets) {
+        for (int64_t k = 0; k < votes; ++k) *to++ = from[offset + k * parents * taps];
       }
     }
   });

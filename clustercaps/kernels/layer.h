@@ -174,9 +174,16 @@ struct Tile {
   }
 };
 
+// Both tables are made once: finding an offset costs several divisions.
 inline std::vector<int64_t> tap_offsets(const Layer& layer) {
   std::vector<int64_t> offsets(layer.taps());
   for (int64_t tap = 0; tap < layer.taps(); ++tap) offsets[tap] = layer.tap_offset(tap);
+  return offsets;
+}
+
+inline std::vector<int64_t> weight_offsets(const Layer& layer) {
+  std::vector<int64_t> offsets(layer.taps());
+  for (int64_t tap = 0; tap < layer.taps(); ++tap) offsets[tap] = layer.weight_offset(tap);
   return offsets;
 }
 

@@ -10,7 +10,6 @@
 namespace caps {
 
 constexpr int64_t kBackwardPanels = 4;
-constexpr int64_t kBackwardGroup = 1024;
 // With so few taps, and no gradient for the input, the weight gradient is summed lane by lane.
 constexpr int64_t kFewTaps = 16;
 constexpr int64_t kFewTapsPanels = 16;
@@ -75,7 +74,7 @@ class BackwardChunk {
       : job_(job), layer_(job.layer), offsets_(tap_offsets(layer_)), first_(first), last_(last),
         first_child_(first / layer_.batch) {
     const int64_t width = job.panels.width, positions = layer_.positions();
-    images_ = std::min({std::max<int64_t>(1, kBackwardGroup / positions), layer_.batch, last - first});
+    images_ = std::min({std::max<int64_t>(1, kGroup / positions), layer_.batch, last - first});
     panels_ = std::min(job.few_taps() ? kFewTapsPanels : kBackwardPanels,
                        round_up(images_ * positions, width) / width);
     const int64_t columns = panels_ * width;

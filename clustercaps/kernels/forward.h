@@ -8,8 +8,8 @@
 
 namespace caps {
 
-// Positions whose padded images a thread prepares at once; a multiple of every tile.
-constexpr int64_t kGroup = 3072;
+// Positions whose padded images a thread prepares at once: few enough to stay in its cache.
+constexpr int64_t kGroup = 1024;
 constexpr int64_t kForwardPanels = 4;
 
 // Chunks are numbered by the thread count alone, never stolen: results repeat bit for bit.

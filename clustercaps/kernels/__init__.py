@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.errors import unknown
-from clustercaps.kernels import build, cluster_cpu
+from clustercaps.kernels import build, cluster_cpu, library
 from clustercaps.routing import Routing, get_routing
 
 __all__ = [
@@ -77,8 +77,7 @@ def choose(backend: str, device: str, routing: str = "cluster") -> str:
         backend = os.environ.get("CLUSTERCAPS_BACKEND", "auto")
     if backend not in ("auto", *BACKENDS):
         raise KeyError(unknown("backend", backend, ("auto", *BACKENDS)))
-    # Exported programs must run without this package.
-    if backend == "reference" or routing not in FUSED_ROUTINGS or _exporting():
+    if backend == "reference" or routing not in FUSED_ROUTINGS or _plain_only():
         return "reference"
     if backend == "auto":
         return "cpu" if device == "cpu" and _cpu_loads(warn=True) else "reference"
@@ -125,15 +124,10 @@ def cluster_capsules(
     if path == "cpu":
         inputs = cluster_cpu.like_conv2d(x, vote.weight, vote.bias)
         if inputs is not None:
+            stride, padding = vote.stride[0], int(vote.padding[0])
+            uniform = routing == "uniform"
             return cluster_cpu.cluster_capsules(
-                *inputs,
-                stride=vote.stride[0],
-                padding=int(vote.padding[0]),
-                clusters=clusters,
-                votes=votes,
-                out_channels=out_channels,
-                uniform=routing == "uniform",
-                eps=eps,
+                *inputs, stride, padding, clusters, votes, out_channels, uniform, eps
             )
     cast = vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
     cast = cast.unflatten(1, (x.shape[1] * clusters, votes, out_channels, -1))
@@ -167,13 +161,13 @@ def _cpu_availability() -> Availability:
     if failure:
         return Availability(False, failure)
     try:
-        library = build.library_path()
+        path = build.library_path()
     except build.BuildError as error:
         return Availability(False, str(error))
-    if library.exists():
-        return Availability(True, f"built: {library}")
+    if path.exists():
+        return Availability(True, f"built: {path}")
     return Availability(
-        True, f"will be built on first use, about {build.EXPECTED_SECONDS} s, into {library.parent}"
+        True, f"will be built on first use, about {build.EXPECTED_SECONDS} s, into {path.parent}"
     )
 
 
@@ -185,7 +179,7 @@ _tried: dict[str, bool] = {}
 def _load_failure() -> str | None:
     _tried["cpu"] = True
     try:
-        cluster_cpu.load()
+        library.load()
     except (build.BuildError, OSError) as error:
         return str(error)
     return None
@@ -216,5 +210,10 @@ def _compiled(routing: str) -> Routing:
     return compiled
 
 
-def _exporting() -> bool:
-    return torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None
+def _plain_only() -> bool:
+    """Exported programs must run without this package; torch.func has no rule for the kernel."""
+    return (
+        torch.compiler.is_exporting()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )

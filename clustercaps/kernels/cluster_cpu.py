@@ -5,58 +5,12 @@ stored. What is kept for the backward pass is the input, the weights, the capsul
 per capsule entry, the scale 1 / sum_i r_i.
 """
 
-import ctypes
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from clustercaps.kernels.build import build
-
-LAYER_FIELDS = (
-    *("batch", "in_channels", "in_dim", "height", "width"),
-    *("clusters", "votes", "parents", "kernel", "stride", "padding", "uniform"),
-)
-NAMES = {torch.float32: "float32", torch.float64: "float64"}
-
-
-class Layer(ctypes.Structure):
-    """Sizes of a layer, as `Layer` in layer.h reads them."""
-
-    _fields_ = [(name, ctypes.c_int64) for name in LAYER_FIELDS]
-
-
-class Library:
-    """The compiled kernel's functions."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._library = ctypes.CDLL(str(path))
-        self._functions: dict[tuple[str, torch.dtype], Any] = {}
-        for function, tensors in (("forward", 5), ("backward", 9)):
-            for dtype, name in NAMES.items():
-                entry = getattr(self._library, f"clustercaps_{function}_{name}")
-                entry.restype = ctypes.c_int
-                entry.argtypes = [ctypes.POINTER(Layer), ctypes.c_double]
-                entry.argtypes += [ctypes.c_void_p] * tensors
-                self._functions[function, dtype] = entry
-
-    def __call__(self, function: str, layer: Layer, eps: float, *tensors: Tensor | None) -> None:
-        """Run "forward" or "backward" on contiguous tensors; None stands for one not wanted."""
-        first = tensors[0]
-        assert first is not None
-        pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-        failed = self._functions[function, first.dtype](ctypes.byref(layer), eps, *pointers)
-        if failed:
-            raise MemoryError("the capsule kernel could not get memory for its tiles")
-
-
-@cache
-def load() -> Library:
-    """The kernel of this machine, built if need be."""
-    return Library(build())
+from clustercaps.kernels.library import NAMES, Layer, load
 
 
 @torch.library.custom_op("clustercaps::fused_capsules", mutates_args=(), device_types="cpu")
@@ -86,6 +40,21 @@ def fused_capsules(
         uniform: Whether all clusters weigh the same, instead of by agreement.
         eps: Added to the variance of the votes.
     """
+    return _forward(x, weight, bias, stride, padding, clusters, votes, out_channels, uniform, eps)
+
+
+def _forward(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: int,
+    padding: int,
+    clusters: int,
+    votes: int,
+    out_channels: int,
+    uniform: bool,
+    eps: float,
+) -> tuple[Tensor, Tensor]:
     layer = _layer(x, weight, stride, padding, clusters, votes, uniform)
     capsules = x.new_empty(_out_shape(x, weight, stride, padding, clusters, votes, out_channels))
     scale = torch.empty_like(capsules)
@@ -251,12 +220,35 @@ def like_conv2d(
 
 
 def cluster_capsules(
-    x: Tensor, weight: Tensor, bias: Tensor | None, *, uniform: bool, **sizes: Any
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: int,
+    padding: int,
+    clusters: int,
+    votes: int,
+    out_channels: int,
+    uniform: bool,
+    eps: float,
 ) -> Tensor:
     """`fused_capsules` for every floating dtype; half precision is computed in float32."""
     dtype = x.dtype
     if dtype not in NAMES:
         x, weight = x.float(), weight.float()
         bias = None if bias is None else bias.float()
-    capsules: Tensor = fused_capsules(x, weight, bias, uniform=uniform, **sizes)[0]
-    return capsules.to(dtype)
+    run = _forward if _nobody_watches(x, weight, bias) else fused_capsules
+    capsules: Tensor
+    capsules, _ = run(x, weight, bias, stride, padding, clusters, votes, out_channels, uniform, eps)
+    return capsules if capsules.dtype == dtype else capsules.to(dtype)
+
+
+def _nobody_watches(*tensors: Tensor | None) -> bool:
+    """Whether the kernel may be called past the dispatcher, whose 40 us matter for one image.
+
+    It may if no gradient, compiler, mode or tensor subclass needs to see it.
+    """
+    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
+        return False
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        return False
+    return all(t is None or type(t) in (Tensor, torch.nn.Parameter) for t in tensors)

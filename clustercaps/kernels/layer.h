@@ -9,7 +9,7 @@
 
 namespace caps {
 
-// Filled in by the caller, field by field; see `Layer` in cluster_cpu.py.
+// Filled in by the caller, field by field; see `Layer` in library.py.
 struct Layer {
   int64_t batch, in_channels, in_dim, height, width;
   // Weight clusters per child channel, votes per cluster, parent channels x parent dims.

@@ -10,7 +10,7 @@ import torch
 from layer_case import Case, gradients
 
 from clustercaps import kernels
-from clustercaps.kernels import build, cluster_cpu
+from clustercaps.kernels import build, cluster_cpu, library
 from clustercaps.testing import assert_close
 
 FORWARD = """
@@ -129,8 +129,8 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="an instruction set of x86-64")
 def test_other_instruction_set_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = cluster_cpu.Library(build.build("x86-64-v3"))
-    monkeypatch.setattr(cluster_cpu, "load", lambda: library)
+    portable = library.Library(build.build("x86-64-v3"))
+    monkeypatch.setattr(cluster_cpu, "load", lambda: portable)
     for votes in range(1, 10):
         for dtype, ratio in ((torch.float32, 3e-6), (torch.float64, 1e-12)):
             case = Case(batch=3, in_dim=5, height=19, width=13, votes=votes, out_dim=5)

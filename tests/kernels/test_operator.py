@@ -11,6 +11,7 @@ from torch import nn
 
 import clustercaps as cc
 from clustercaps.kernels import cluster_cpu
+from clustercaps.kernels.library import load
 from clustercaps.testing import assert_close
 
 HERE = Path(__file__).parent
@@ -123,7 +124,7 @@ def test_nothing_is_written_outside(size: tuple[int, int], votes: int) -> None:
         return buffer, buffer[border:-border]
 
     buffers, outs = zip(*(fenced(t) for t in (capsules, capsules, x, weight, bias)), strict=True)
-    run = cluster_cpu.load()
+    run = load()
     run("forward", layer, case.eps, x, weight, bias, *outs[:2])
     pull = torch.ones_like(capsules)
     run("backward", layer, case.eps, x, weight, bias, *outs[:2], pull, *outs[2:])
@@ -167,3 +168,26 @@ def test_uses_the_threads_it_is_given() -> None:
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
             torch.testing.assert_close(a, b)
+
+
+def test_without_gradients_the_result_is_the_same() -> None:
+    fused, _ = layers()
+    x = torch.randn(3, 2, 3, 9, 9)
+    with torch.no_grad():
+        assert torch.equal(fused(x), fused(x.clone().requires_grad_()))
+    assert torch.equal(fused(x).detach(), torch.func.functional_call(fused, {}, (x,)).detach())
+
+
+def test_function_transforms_take_the_reference() -> None:
+    fused, reference = layers()
+    x = torch.randn(2, 2, 3, 9, 9)
+
+    def loss(layer: nn.Module):
+        parameters = {name: p.detach() for name, p in layer.named_parameters()}
+        return torch.func.grad(lambda p: torch.func.functional_call(layer, p, (x,)).square().sum())(
+            parameters
+        )
+
+    mine, theirs = loss(fused), loss(reference)
+    for name in mine:
+        torch.testing.assert_close(mine[name], theirs[name], rtol=1e-3, atol=1e-4)

@@ -202,7 +202,7 @@ def _warn_once(failure: str) -> None:
 @cache
 def _compiled(routing: str) -> Routing:
     print(
-        "clustercaps: compiling the routing, some tens of seconds for every new shape",
+        "clustercaps: compiling the routing, about 25 s the first time, some seconds a new shape",
         file=sys.stderr,
         flush=True,
     )

@@ -3,6 +3,7 @@
 import torch
 
 import clustercaps as cc
+from clustercaps import kernels
 
 torch.manual_seed(0)
 layer = cc.ClusterCapsules2d(2, 3, 2, 4, votes=3, stride=2, in_size=7, backend="cpu")
@@ -33,3 +34,12 @@ for strict in (False, True):
 
 traced = torch.jit.trace(layer, x)
 assert "fused_capsules" not in str(traced.graph)
+
+# The compiled backend, with a compiler that is quick to start.
+kernels._compiled.cache_clear()
+whole = torch.compile
+torch.compile = lambda function: whole(function, backend="aot_eager")
+layer.backend = "compiled"
+routed = layer(x)
+layer.backend = "reference"
+torch.testing.assert_close(routed, layer(x))

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.types import Device
 
+from clustercaps import kernels
 from clustercaps.errors import at_least
 from clustercaps.routing import EPS, get_routing, vote_statistics
 
@@ -55,6 +56,7 @@ class ClusterCapsules2d(nn.Module):
         routing: A name from `clustercaps.list_routings()`.
         eps: Added to the variance of the votes.
         bias: Whether votes have a bias.
+        backend: How to compute it: "auto", or a name from `clustercaps.kernels.BACKENDS`.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class ClusterCapsules2d(nn.Module):
         routing: str = "cluster",
         eps: float = EPS,
         bias: bool = True,
+        backend: str = "auto",
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -99,7 +102,7 @@ class ClusterCapsules2d(nn.Module):
         self.votes, self.clusters = votes, clusters
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         self.in_size = None if in_size is None else pair(in_size)
-        self.routing, self.eps = routing, eps
+        self.routing, self.eps, self.backend = routing, eps, backend
         get_routing(routing)
 
         # One group per child channel; its outputs are (clusters, votes, out_channels, out_dim).
@@ -143,6 +146,18 @@ class ClusterCapsules2d(nn.Module):
         With `trace`, also returns the votes, centroids, spread and routing weights.
         """
         self._check_input(x)
+        if not trace:
+            capsules = kernels.cluster_capsules(
+                x,
+                self.vote,
+                clusters=self.clusters,
+                votes=self.votes,
+                out_channels=self.out_channels,
+                routing=self.routing,
+                eps=self.eps,
+                backend=self.backend,
+            )
+            return capsules if self.norm is None else self.norm(capsules)
         votes = self.vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
         votes = votes.unflatten(
             1,
@@ -151,8 +166,6 @@ class ClusterCapsules2d(nn.Module):
         capsules, weights = get_routing(self.routing)(votes, eps=self.eps)
         if self.norm is not None:
             capsules = self.norm(capsules)
-        if not trace:
-            return capsules
         return capsules, RoutingTrace(votes, *vote_statistics(votes, self.eps), weights)
 
     def _check_input(self, x: Tensor) -> None:

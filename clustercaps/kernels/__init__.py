@@ -1,0 +1,219 @@
+"""Fast paths of the capsule layer, never needed for correctness.
+
+Backends, each tested against the first:
+
+- "reference": votes by one grouped convolution, routing in plain PyTorch. Works everywhere.
+- "compiled": the same votes, and only the routing through `torch.compile`. The first call of every
+  shape waits for the compiler (tens of seconds), so it is used only when asked for.
+- "cpu": one fused C++ kernel that never stores a vote; built on first use.
+
+"auto" takes the kernel for tensors on CPU and the reference elsewhere, or where it cannot be built.
+The argument `backend` of a layer or the environment variable CLUSTERCAPS_BACKEND forces a path.
+"""
+
+import os
+import sys
+import warnings
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from clustercaps.errors import unknown
+from clustercaps.kernels import build, cluster_cpu, library
+from clustercaps.routing import Routing, get_routing
+
+__all__ = [
+    "BACKENDS",
+    "FUSED_ROUTINGS",
+    "Availability",
+    "available",
+    "choose",
+    "cluster_capsules",
+    "status_table",
+]
+
+BACKENDS = ("reference", "compiled", "cpu")
+# Other routings have no fused form and take the reference whatever is asked for.
+FUSED_ROUTINGS = ("cluster", "uniform")
+
+
+class Availability(NamedTuple):
+    """Whether a backend can be used here, and what to know about it."""
+
+    usable: bool
+    why: str
+
+
+def available() -> dict[str, Availability]:
+    """Every backend with whether it can be used and why, or why not. Builds nothing."""
+    try:
+        build.find_compiler()
+    except build.BuildError as error:
+        missing = Availability(False, str(error))
+        compiled = missing
+    else:
+        compiled = Availability(True, "compiles on the first call of every shape, tens of seconds")
+    return {
+        "reference": Availability(True, "plain PyTorch, works everywhere"),
+        "compiled": compiled,
+        "cpu": _cpu_availability(),
+    }
+
+
+def choose(backend: str, device: str, routing: str = "cluster") -> str:
+    """The backend that a layer will use.
+
+    Args:
+        backend: "auto" or a name from `BACKENDS`. With "auto", CLUSTERCAPS_BACKEND is asked first.
+        device: Type of the device that holds the capsules, such as "cpu".
+        routing: Name of the layer's routing.
+
+    Raises:
+        RuntimeError: A backend was forced that cannot be used here; the message says why.
+    """
+    if backend == "auto":
+        backend = os.environ.get("CLUSTERCAPS_BACKEND", "auto")
+    if backend not in ("auto", *BACKENDS):
+        raise KeyError(unknown("backend", backend, ("auto", *BACKENDS)))
+    if backend == "reference" or routing not in FUSED_ROUTINGS or _plain_only():
+        return "reference"
+    if backend == "auto":
+        return "cpu" if device == "cpu" and _cpu_loads(warn=True) else "reference"
+    if backend == "compiled":
+        state = available()["compiled"]
+    elif device != "cpu":
+        state = Availability(False, f"the capsules are on {device}")
+    else:
+        state = Availability(_cpu_loads(warn=False), _load_failure() or "")
+    if not state.usable:
+        raise RuntimeError(f"backend {backend!r} was asked for but cannot be used: {state.why}")
+    return backend
+
+
+# To torch.compile the choice is a constant: it must not look into building and loading.
+_choose_once = torch.compiler.assume_constant_result(choose)
+
+
+def cluster_capsules(
+    x: Tensor,
+    vote: nn.Conv2d,
+    *,
+    clusters: int,
+    votes: int,
+    out_channels: int,
+    routing: str,
+    eps: float,
+    backend: str = "auto",
+) -> Tensor:
+    """Capsules of a layer before its norm: votes, then routing, by the chosen backend.
+
+    Args:
+        x: Child capsules [B, C, D, H, W].
+        vote: The vote convolution, with one group per child channel and output channels in the
+            order (child, cluster, vote, parent channel, parent dim).
+        clusters: Weight clusters per child channel.
+        votes: Votes in a cluster.
+        out_channels: Parent capsule channels.
+        routing: Name of the routing.
+        eps: Added to the variance of the votes.
+        backend: "auto" or a name from `BACKENDS`.
+    """
+    path = _choose_once(backend, x.device.type, routing)
+    if path == "cpu":
+        inputs = cluster_cpu.like_conv2d(x, vote.weight, vote.bias)
+        if inputs is not None:
+            stride, padding = vote.stride[0], int(vote.padding[0])
+            uniform = routing == "uniform"
+            return cluster_cpu.cluster_capsules(
+                *inputs, stride, padding, clusters, votes, out_channels, uniform, eps
+            )
+    cast = vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
+    cast = cast.unflatten(1, (x.shape[1] * clusters, votes, out_channels, -1))
+    # The compiler would keep a channels-last layout if it got one, and be slower for it.
+    route = _compiled(routing) if path == "compiled" else get_routing(routing)
+    capsules, _ = route(cast.contiguous() if path == "compiled" else cast, eps=eps)
+    return capsules
+
+
+def status_table() -> str:
+    """What is available, what is used, and why not the others: a table for people."""
+    used = choose("auto", "cpu")
+    rows = [("backend", "available", "used on CPU", "")]
+    for name, state in available().items():
+        rows.append(
+            (name, "yes" if state.usable else "no", "yes" if name == used else "no", state.why)
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    lines = [
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]])
+        for row in rows
+    ]
+    forced = os.environ.get("CLUSTERCAPS_BACKEND")
+    if forced:
+        lines.append(f"CLUSTERCAPS_BACKEND={forced} forces the path.")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _cpu_availability() -> Availability:
+    failure = _load_failure() if _tried.get("cpu") else None
+    if failure:
+        return Availability(False, failure)
+    try:
+        path = build.library_path()
+    except build.BuildError as error:
+        return Availability(False, str(error))
+    if path.exists():
+        return Availability(True, f"built: {path}")
+    return Availability(
+        True, f"will be built on first use, about {build.EXPECTED_SECONDS} s, into {path.parent}"
+    )
+
+
+# Whether loading the kernel was tried in this process.
+_tried: dict[str, bool] = {}
+
+
+@cache
+def _load_failure() -> str | None:
+    _tried["cpu"] = True
+    try:
+        library.load()
+    except (build.BuildError, OSError) as error:
+        return str(error)
+    return None
+
+
+def _cpu_loads(warn: bool) -> bool:
+    failure = _load_failure()
+    if failure and warn:
+        _warn_once(failure)
+    return failure is None
+
+
+@cache
+def _warn_once(failure: str) -> None:
+    warnings.warn(
+        f"the fused CPU kernel is not used, the reference is: {failure}", UserWarning, stacklevel=2
+    )
+
+
+@cache
+def _compiled(routing: str) -> Routing:
+    print(
+        "clustercaps: compiling the routing, about 25 s the first time, some seconds a new shape",
+        file=sys.stderr,
+        flush=True,
+    )
+    compiled: Routing = torch.compile(get_routing(routing))
+    return compiled
+
+
+def _plain_only() -> bool:
+    """Exported programs must run without this package; torch.func has no rule for the kernel."""
+    return (
+        torch.compiler.is_exporting()
+        or torch._C._get_tracing_state() is not None
+        or torch._C._functorch.peek_interpreter_stack() is not None
+    )

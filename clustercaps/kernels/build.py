@@ -1,0 +1,156 @@
+"""Builds the CPU kernel on first use and keeps it in the user's cache folder.
+
+The package ships source only: a kernel compiled for the machine it runs on is several times faster
+than one that must run everywhere, and installing needs no compiler.
+"""
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+SOURCE = HERE / "cluster_cpu.cpp"
+EXPECTED_SECONDS = 15
+
+
+class BuildError(RuntimeError):
+    """The kernel cannot be built here; the message says why."""
+
+
+def cache_folder() -> Path:
+    """Where kernels are kept: $CLUSTERCAPS_CACHE, or the user's cache folder."""
+    own = os.environ.get("CLUSTERCAPS_CACHE")
+    if own:
+        return Path(own) / "kernels"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "clustercaps" / "kernels"
+
+
+def find_compiler() -> list[str]:
+    """The C++ compiler's command: $CXX, else the first of c++, g++, clang++."""
+    named = os.environ.get("CXX")
+    for command in [named] if named else ["c++", "g++", "clang++"]:
+        words = shlex.split(command)
+        if words and shutil.which(words[0]):
+            return words
+    if named:
+        raise BuildError(f"the compiler named by CXX, {named!r}, does not exist")
+    raise BuildError("there is no C++ compiler (looked for c++, g++, clang++; CXX names another)")
+
+
+def library_path(march: str = "native") -> Path:
+    """Where the kernel for this machine, compiler and torch is, or would be after building."""
+    compiler = find_compiler()
+    parts = [*_sources(), *_flags(march), _version(tuple(compiler)), torch.__version__]
+    parts.append(_cpu() if march == "native" else platform.machine())
+    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    return cache_folder() / f"cluster_cpu-{key}.so"
+
+
+def build(march: str = "native") -> Path:
+    """The compiled kernel, from the cache if it is there.
+
+    Several processes may ask at once: one builds, the others wait for it.
+
+    Args:
+        march: The instruction set, as the compiler's `-march` takes it.
+
+    Raises:
+        BuildError: There is no compiler, the cache cannot be written, or the compiler failed.
+    """
+    library = library_path(march)
+    if library.exists():
+        return library
+    try:
+        library.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(library.with_suffix(".lock")):
+            if not library.exists():
+                _compile(library, march)
+    except OSError as error:
+        raise BuildError(f"the cache folder {library.parent} cannot be used: {error}") from error
+    return library
+
+
+def _compile(library: Path, march: str) -> None:
+    print(
+        f"clustercaps: building the CPU kernel, once, about {EXPECTED_SECONDS} s "
+        f"(kept in {library.parent})",
+        file=sys.stderr,
+        flush=True,
+    )
+    log = library.with_suffix(".log")
+    # A temporary name first: a build that is cut short never looks like a finished one.
+    with tempfile.TemporaryDirectory(dir=library.parent, prefix="building-") as folder:
+        unfinished = Path(folder) / library.name
+        command = [*find_compiler(), *_flags(march), str(SOURCE), "-o", str(unfinished)]
+        torch_folder = Path(torch.__file__).parent
+        command += [f"-I{torch_folder / 'include'}", f"-L{torch_folder / 'lib'}"]
+        command += ["-ltorch_cpu", "-lc10"]
+        with log.open("w") as out:
+            print(shlex.join(command), file=out, flush=True)
+            # Temporary files of the compiler belong in the cache too.
+            environment = {**os.environ, "TMPDIR": folder}
+            done = subprocess.run(
+                command, stdout=out, stderr=subprocess.STDOUT, env=environment, check=False
+            )
+        if done.returncode != 0:
+            raise BuildError(f"the compiler failed with code {done.returncode}; its log is {log}")
+        os.replace(unfinished, library)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError as error:
+        raise BuildError("building needs file locks of a Unix system") from error
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _flags(march: str) -> list[str]:
+    flags = ["-std=c++20", "-O3", f"-march={march}", "-shared", "-fPIC", "-fopenmp"]
+    # Fused multiply-add, and square roots without a check for negative numbers: neither is
+    # -ffast-math, NaN and infinity keep their meaning.
+    flags += ["-ffp-contract=fast", "-fno-math-errno"]
+    sanitizer = os.environ.get("CLUSTERCAPS_SANITIZE")
+    if sanitizer:
+        flags += [f"-fsanitize={sanitizer}", "-g", "-fno-omit-frame-pointer"]
+    return flags
+
+
+def _sources() -> list[str]:
+    return [path.read_text() for path in sorted([SOURCE, *HERE.glob("*.h")])]
+
+
+@cache
+def _version(compiler: tuple[str, ...]) -> str:
+    command = [*compiler, "--version"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise BuildError(f"{shlex.join(command)} does not run: {error}") from error
+    return shlex.join(compiler) + said
+
+
+@cache
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.machine() + platform.processor()
+    # The first core speaks for all: its name, and what it can do.
+    wanted = ("model name", "flags", "Features", "CPU part")
+    return "\n".join(next((line for line in lines if line.startswith(name)), "") for name in wanted)

@@ -1,0 +1,138 @@
+// The two matrix products of the backward pass, blocked so that sums stay in registers.
+#pragma once
+
+#include "panels.h"
+
+namespace caps {
+
+// Sums a product keeps for `vectors` vectors of one operand: rows of the other operand.
+constexpr int product_rows(int vectors) {
+  const int fit = (kRegisters - 1) / vectors - 1;
+  if (kRegisters >= 32) return vectors == 4 ? 6 : vectors == 3 ? 8 : 12;
+  return vectors == 4 ? 2 : vectors == 3 ? 4 : vectors == 2 ? 6 : fit > 8 ? 8 : fit;
+}
+
+// Gradient of the patches: out [Rows, width] (+)= sum over r of weight [r, Rows] * votes [r, ...].
+template <typename S, int Rows, int Vectors>
+void pull_patches(const S* weight, const S* votes, int64_t count, bool fresh, S* out) {
+  constexpr int width = Vectors * kLanes<S>;
+  Vec<S> sums[Rows][Vectors];
+  CAPS_UNROLL
+  for (int m = 0; m < Rows; ++m) {
+    CAPS_UNROLL
+    for (int v = 0; v < Vectors; ++v) {
+      sums[m][v] = fresh ? Vec<S>{} : load(out + m * width + v * kLanes<S>);
+    }
+  }
+  for (int64_t r = 0; r < count; ++r) {
+    Vec<S> y[Vectors];
+    CAPS_UNROLL
+    for (int v = 0; v < Vectors; ++v) y[v] = load(votes + v * kLanes<S>);
+    CAPS_UNROLL
+    for (int m = 0; m < Rows; ++m) {
+      CAPS_UNROLL
+      for (int v = 0; v < Vectors; ++v) sums[m][v] += weight[m] * y[v];
+    }
+    weight += Rows;
+    votes += kGradientStride<S>;
+  }
+  CAPS_UNROLL
+  for (int m = 0; m < Rows; ++m) {
+    CAPS_UNROLL
+    for (int v = 0; v < Vectors; ++v) store(out + m * width + v * kLanes<S>, sums[m][v]);
+  }
+}
+
+// All taps of one panel: weight [taps / Rows, count, Rows], out [taps, width].
+template <typename S, int Vectors>
+void pull_panel(const S* weight, const S* votes, int64_t count, int64_t taps, bool fresh, S* out) {
+  constexpr int rows = product_rows(Vectors);
+  for (int64_t tap = 0; tap < taps; tap += rows) {
+    pull_patches<S, rows, Vectors>(weight + tap * count, votes, count, fresh,
+                                   out + tap * Vectors * kLanes<S>);
+  }
+}
+
+template <typename S>
+void pull_panel(int64_t width, const S* weight, const S* votes, int64_t count, int64_t taps,
+                bool fresh, S* out) {
+  switch (width / kLanes<S>) {
+    case 1: return pull_panel<S, 1>(weight, votes, count, taps, fresh, out);
+    case 2: return pull_panel<S, 2>(weight, votes, count, taps, fresh, out);
+    case 3: return pull_panel<S, 3>(weight, votes, count, taps, fresh, out);
+    default: return pull_panel<S, 4>(weight, votes, count, taps, fresh, out);
+  }
+}
+
+// Operands of the weight gradient: out [row, padded taps] += votes [panel, row, position] times
+// columns [panel, position, padded taps].
+template <typename S>
+struct WeightProduct {
+  const S* votes;
+  const S* columns;
+  S* out;
+  int64_t rows, padded_taps, panels, width;
+};
+
+template <typename S, int Rows, int Vectors>
+void push_block(const WeightProduct<S>& job, int64_t row, int64_t tap) {
+  const int64_t taps = job.padded_taps;
+  S* out = job.out + row * taps + tap;
+  Vec<S> sums[Rows][Vectors];
+  CAPS_UNROLL
+  for (int m = 0; m < Rows; ++m) {
+    CAPS_UNROLL
+    for (int v = 0; v < Vectors; ++v) sums[m][v] = load(out + m * taps + v * kLanes<S>);
+  }
+  const S* columns = job.columns + tap;
+  for (int64_t panel = 0; panel < job.panels; ++panel) {
+    const S* votes = job.votes + (panel * job.rows + row) * kGradientStride<S>;
+    for (int64_t q = 0; q < job.width; ++q) {
+      Vec<S> x[Vectors];
+      CAPS_UNROLL
+      for (int v = 0; v < Vectors; ++v) x[v] = load(columns + v * kLanes<S>);
+      CAPS_UNROLL
+      for (int m = 0; m < Rows; ++m) {
+        CAPS_UNROLL
+        for (int v = 0; v < Vectors; ++v) sums[m][v] += votes[m * kGradientStride<S> + q] * x[v];
+      }
+      columns += taps;
+    }
+  }
+  CAPS_UNROLL
+  for (int m = 0; m < Rows; ++m) {
+    CAPS_UNROLL
+    for (int v = 0; v < Vectors; ++v) store(out + m * taps + v * kLanes<S>, sums[m][v]);
+  }
+}
+
+template <typename S, int Vectors>
+void push_columns(const WeightProduct<S>& job, int64_t tap) {
+  constexpr int rows = product_rows(Vectors);
+  int64_t row = 0;
+  for (; row + rows <= job.rows; row += rows) push_block<S, rows, Vectors>(job, row, tap);
+  if (rows > 4) {
+    for (; row + 4 <= job.rows; row += 4) push_block<S, 4, Vectors>(job, row, tap);
+  }
+  for (; row + 2 <= job.rows; row += 2) push_block<S, 2, Vectors>(job, row, tap);
+  for (; row < job.rows; ++row) push_block<S, 1, Vectors>(job, row, tap);
+}
+
+// The whole product; the taps are cut so that no single vector is left over if it can be helped.
+template <typename S>
+void push_weight(const WeightProduct<S>& job) {
+  int64_t left = job.padded_taps / kLanes<S>;
+  for (int64_t tap = 0; left > 0;) {
+    const int64_t take = left <= 2 || left == 4 ? left : left % 3 == 0 || left == 5 ? 3 : 4;
+    switch (take) {
+      case 1: push_columns<S, 1>(job, tap); break;
+      case 2: push_columns<S, 2>(job, tap); break;
+      case 3: push_columns<S, 3>(job, tap); break;
+      default: push_columns<S, 4>(job, tap); break;
+    }
+    tap += take * kLanes<S>;
+    left -= take;
+  }
+}
+
+}  // namespace caps

@@ -1,0 +1,45 @@
+"""torch.compile(fullgraph=True) through the kernel, export without it; run by test_operator."""
+
+import torch
+
+import clustercaps as cc
+from clustercaps import kernels
+
+torch.manual_seed(0)
+layer = cc.ClusterCapsules2d(2, 3, 2, 4, votes=3, stride=2, in_size=7, backend="cpu")
+x = torch.randn(2, 2, 3, 7, 7)
+
+# aot_eager traces forward and backward whole, without waiting for a C++ compiler.
+compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+torch.testing.assert_close(compiled(x), layer(x))
+expected = torch.autograd.grad(layer(x).square().sum(), list(layer.parameters()))
+actual = torch.autograd.grad(compiled(x).square().sum(), list(layer.parameters()))
+torch.testing.assert_close(actual, expected)
+
+graphs = []
+
+
+def keep(graph: torch.fx.GraphModule, _: object) -> object:
+    graphs.append(graph)
+    return graph
+
+
+torch.compile(layer, fullgraph=True, backend=keep)(x)
+assert "fused_capsules" in graphs[0].code, graphs[0].code
+
+for strict in (False, True):
+    exported = torch.export.export(layer, (x,), strict=strict)
+    assert "fused_capsules" not in str(exported.graph)
+    torch.testing.assert_close(exported.module()(x), layer(x))
+
+traced = torch.jit.trace(layer, x)
+assert "fused_capsules" not in str(traced.graph)
+
+# The compiled backend, with a compiler that is quick to start.
+kernels._compiled.cache_clear()
+whole = torch.compile
+torch.compile = lambda function: whole(function, backend="aot_eager")
+layer.backend = "compiled"
+routed = layer(x)
+layer.backend = "reference"
+torch.testing.assert_close(routed, layer(x))

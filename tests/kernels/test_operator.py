@@ -1,0 +1,193 @@
+"""The kernel as an operator of PyTorch: checks, compile, export, autocast, borders."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from layer_case import Case, gradients
+from torch import nn
+
+import clustercaps as cc
+from clustercaps.kernels import cluster_cpu
+from clustercaps.kernels.library import load
+from clustercaps.testing import assert_close
+
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_opcheck(bias: bool, dtype: torch.dtype) -> None:
+    case = Case(bias=bias)
+    tensors = [t.requires_grad_() for t in case.tensors(dtype)]
+    x, weight, bias_tensor = (*tensors, None)[:3]
+    sizes = (1, 1, case.clusters, case.votes)
+    arguments = (x, weight, bias_tensor, *sizes, case.out_channels, False, 1e-3)
+    torch.library.opcheck(cluster_cpu.fused_capsules, arguments)
+
+    capsules, scale = cluster_cpu.fused_capsules(*arguments)
+    plain = [t if t is None else t.detach() for t in (capsules, x, weight, bias_tensor)]
+    torch.library.opcheck(
+        cluster_cpu.fused_capsules_grad,
+        (*plain, plain[0], scale.detach(), *sizes, False, 1e-3, True, True, bias),
+    )
+
+
+def test_compile_and_export() -> None:
+    # In a process of its own: the run-time checks of shapes in annotations stop torch.compile.
+    done = subprocess.run(
+        [sys.executable, HERE / "check_compile.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_second_gradient_is_an_error() -> None:
+    case = Case()
+    leaves = [t.requires_grad_() for t in case.tensors(torch.float64)]
+    (first,) = torch.autograd.grad(
+        case.fused(*leaves).square().sum(), leaves[:1], create_graph=True
+    )
+    with pytest.raises(RuntimeError, match="no gradients of gradients"):
+        first.sum().backward()
+
+
+def test_scale_has_no_gradient() -> None:
+    case = Case()
+    leaves = [t.requires_grad_() for t in case.tensors(torch.float64)]
+    sizes = (1, 1, case.clusters, case.votes, case.out_channels)
+    _, scale = cluster_cpu.fused_capsules(*leaves, *sizes, False, 1e-3)
+    assert not scale.requires_grad
+
+
+def layers(**settings: object) -> tuple[nn.Module, nn.Module]:
+    """The same layer through the kernel and through the reference."""
+    fused = cc.ClusterCapsules2d(2, 3, 2, 4, votes=5, in_size=9, backend="cpu", **settings)
+    reference = cc.ClusterCapsules2d(
+        2, 3, 2, 4, votes=5, in_size=9, backend="reference", **settings
+    )
+    reference.load_state_dict(fused.state_dict())
+    return fused, reference
+
+
+@pytest.mark.parametrize("routing", ["cluster", "uniform"])
+@pytest.mark.parametrize("clusters", [1, 3])
+def test_layer(routing: str, clusters: int) -> None:
+    fused, reference = layers(routing=routing, clusters=clusters, stride=2)
+    x = torch.randn(3, 2, 3, 9, 9)
+    torch.testing.assert_close(fused(x), reference(x))
+    fused(x).square().sum().backward()
+    reference(x).square().sum().backward()
+    for mine, theirs in zip(fused.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, theirs.grad, rtol=1e-3, atol=1e-4)
+
+
+def test_autocast_takes_the_dtypes_of_the_convolution() -> None:
+    fused, reference = layers(norm=False)
+    x = torch.randn(3, 2, 3, 9, 9)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        mine, theirs = fused(x), reference(x)
+    assert mine.dtype == theirs.dtype == torch.bfloat16
+    mine.float().square().sum().backward()
+    assert fused.vote.weight.grad.dtype == torch.float32
+    # The reference rounds every vote to bfloat16, the kernel only inputs and result.
+    rounded = [t.bfloat16().double() for t in (x, fused.vote.weight, fused.vote.bias)]
+    exact = Case(height=9, width=9, votes=5, out_dim=4, eps=fused.eps).reference(*rounded)
+    assert_close("autocast", mine, exact, 3e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype: torch.dtype) -> None:
+    case = Case(votes=5)
+    layer = cc.ClusterCapsules2d(2, 3, 2, 3, votes=5, norm=False, eps=1e-3, backend="cpu")
+    x, weight, bias = case.tensors(dtype)
+    layer.vote.weight.data, layer.vote.bias.data = weight, bias
+    out = layer(x)
+    assert out.dtype == dtype
+    assert_close("half", out, case.reference(x.double(), weight.double(), bias.double()), 5e-3)
+    out.sum().backward()
+    assert layer.vote.weight.grad.dtype == dtype
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 3), (17, 7), (13, 33)])
+@pytest.mark.parametrize("votes", [1, 5, 8, 9])
+def test_nothing_is_written_outside(size: tuple[int, int], votes: int) -> None:
+    case = Case(batch=3, height=size[0], width=size[1], votes=votes, stride=2)
+    x, weight, bias = case.tensors(torch.float32)
+    capsules = case.fused(x, weight, bias)
+    layer = cluster_cpu._layer(x, weight, 2, 1, case.clusters, votes, False)
+    poison, border = 12345.0, 64
+
+    def fenced(like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        buffer = torch.full((like.numel() + 2 * border,), poison)
+        return buffer, buffer[border:-border]
+
+    buffers, outs = zip(*(fenced(t) for t in (capsules, capsules, x, weight, bias)), strict=True)
+    run = load()
+    run("forward", layer, case.eps, x, weight, bias, *outs[:2])
+    pull = torch.ones_like(capsules)
+    run("backward", layer, case.eps, x, weight, bias, *outs[:2], pull, *outs[2:])
+    for buffer, inside in zip(buffers, outs, strict=True):
+        assert (buffer[:border] == poison).all()
+        assert (buffer[-border:] == poison).all()
+        assert not (inside == poison).any()
+    assert torch.equal(outs[0].view_as(capsules), capsules)
+
+
+def test_wrong_dtype_is_refused_as_by_the_reference() -> None:
+    fused, reference = layers()
+    x = torch.randn(3, 2, 3, 9, 9, dtype=torch.float64)
+    for layer in (fused, reference):
+        with pytest.raises(RuntimeError, match="same"):
+            layer(x)
+
+
+def test_gradients_of_a_network() -> None:
+    torch.manual_seed(0)
+    model = cc.create_model("m1", in_chans=1, img_size=12, dim=3).double()
+    images = torch.randn(2, 1, 12, 12, dtype=torch.float64)
+    names = [name for name, _ in model.named_parameters()]
+
+    def run(backend: str) -> list[torch.Tensor]:
+        for module in model.modules():
+            if isinstance(module, cc.ClusterCapsules2d):
+                module.backend = backend
+        return torch.autograd.grad(model(images).square().sum(), list(model.parameters()))
+
+    for name, mine, theirs in zip(names, run("cpu"), run("reference"), strict=True):
+        assert_close(name, mine, theirs, 1e-9)
+
+
+def test_uses_the_threads_it_is_given() -> None:
+    case = Case(batch=4, height=16, width=16)
+    results = []
+    for threads in (1, 2, 4):
+        torch.set_num_threads(threads)
+        results.append(gradients(case.fused, case.tensors(torch.float64)))
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            torch.testing.assert_close(a, b)
+
+
+def test_without_gradients_the_result_is_the_same() -> None:
+    fused, _ = layers()
+    x = torch.randn(3, 2, 3, 9, 9)
+    with torch.no_grad():
+        assert torch.equal(fused(x), fused(x.clone().requires_grad_()))
+    assert torch.equal(fused(x).detach(), torch.func.functional_call(fused, {}, (x,)).detach())
+
+
+def test_function_transforms_take_the_reference() -> None:
+    fused, reference = layers()
+    x = torch.randn(2, 2, 3, 9, 9)
+
+    def loss(layer: nn.Module):
+        parameters = {name: p.detach() for name, p in layer.named_parameters()}
+        return torch.func.grad(lambda p: torch.func.functional_call(layer, p, (x,)).square().sum())(
+            parameters
+        )
+
+    mine, theirs = loss(fused), loss(reference)
+    for name in mine:
+        torch.testing.assert_close(mine[name], theirs[name], rtol=1e-3, atol=1e-4)

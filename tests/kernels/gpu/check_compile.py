@@ -11,6 +11,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime import driver
 
+import clustercaps as cc
+from clustercaps import kernels
 from clustercaps.kernels import cluster_triton
 
 graphs = []
@@ -39,13 +41,13 @@ def keep(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> object:
     )
 
 
-def route(votes: torch.Tensor) -> torch.Tensor:
-    return cluster_triton.route(votes, uniform=False, eps=1e-6)
-
-
-votes = torch.randn(2, 3, 4, 5, 7, requires_grad=True)
+# Without a GPU the layer would refuse the backend.
+kernels._triton_availability = lambda: kernels.Availability(True, "")
+kernels._triton_interpreted = lambda: True
+layer = cc.ClusterCapsules2d(2, 3, 2, 4, votes=3, stride=2, in_size=7, backend="triton")
+x = torch.randn(2, 2, 3, 7, 7)
 backend = aot_autograd(fw_compiler=keep, bw_compiler=keep)
-torch.compile(route, fullgraph=True, backend=backend)(votes).sum().backward()
+torch.compile(layer, fullgraph=True, backend=backend)(x).sum().backward()
 for code, written in zip(graphs, (["capsules_ptr", "scale_ptr"], ["votes_grad_ptr"]), strict=True):
     assert code.count("higher_order.triton_kernel_wrapper") == 1, code
     # What is thought to be written is copied first; that must not happen to the votes.

@@ -151,9 +151,10 @@ def test_opcheck(op: ModuleType) -> None:
     torch.library.opcheck(op.routed_capsules_grad, arguments, test_utils=checks)
 
 
-def test_compiles_for_gpus() -> None:
+def test_compiles_for_gpus(tmp_path: Path) -> None:
     # In a process of its own: the kernels are either interpreted or compiled, from import on.
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(tmp_path)
     script = Path(__file__).parent / "check_compile.py"
     done = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, check=False, env=environment

@@ -27,7 +27,7 @@ test: .venv/.ok
 
 # No extra of the package: CUDA builds of torch bring triton, and only its interpreter is wanted here.
 .venv-triton/.ok: pyproject.toml constraints.txt
-	@echo "Setting up .venv-triton: two to three minutes, about 2.2 GB"
+	@echo "Setting up .venv-triton: one to two minutes, about 2.1 GB"
 	python3 -m venv .venv-triton
 	.venv-triton/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' triton==3.7.1
 	@touch $@

@@ -1,14 +1,17 @@
-# make demo    set up .venv, then see cluster routing at work on real images
-# make test    set up .venv, then run the tests
-# make lint    ruff and mypy
+# make demo            set up .venv, then train M1 on real images and draw what it learnt
+# make test            set up .venv, then run the tests
+# make lint            ruff and mypy
+# make format          ruff, in place
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
-# make soak    kill a training run 100 times and compare the outcome
+# make test-triton     check the Triton kernel without a GPU, in an environment of its own
+# make test-asan       run the C++ kernel's tests under the address sanitizer
+# make soak            kill a training run 100 times and compare the outcome
 
 PY := .venv/bin/python
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo test test-registry soak lint format clean
+.PHONY: help demo test test-asan test-registry test-triton soak lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,11 +29,27 @@ demo: .venv/.ok
 test: .venv/.ok
 	$(PY) -m pytest -n 2
 
+# The second library is there because the sanitizer must find the real __cxa_throw.
+test-asan: .venv/.ok
+	CLUSTERCAPS_SANITIZE=address ASAN_OPTIONS=detect_leaks=0 \
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	$(PY) -m pytest tests/kernels/test_values.py tests/kernels/test_operator.py
+
 test-registry: .venv/.ok
 	$(PY) -m pytest -m registry
 
 soak: .venv/.ok
 	$(PY) tests/training/soak.py --kills 100
+
+# No extra of the package: CUDA builds of torch bring triton, and only its interpreter is wanted here.
+.venv-triton/.ok: pyproject.toml constraints.txt
+	@echo "Setting up .venv-triton: one to two minutes, about 2.1 GB"
+	python3 -m venv .venv-triton
+	.venv-triton/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]' triton==3.7.1
+	@touch $@
+
+test-triton: .venv-triton/.ok
+	TRITON_INTERPRET=1 .venv-triton/bin/python -m pytest -m triton
 
 lint: .venv/.ok
 	$(PY) -m ruff check .
@@ -42,4 +61,4 @@ format: .venv/.ok
 	$(PY) -m ruff format .
 
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-triton .mypy_cache .pytest_cache .ruff_cache

@@ -180,9 +180,11 @@ class ClusterCapsules2d(nn.Module):
                 f"dim {x.shape[2]}; set in_channels and in_dim to what the layer below puts out"
             )
         height, width = x.shape[3:]
-        if self.norm is not None and self.in_size not in (None, (height, width)):
+        # Side by side, not as tuples: torch.compile may know the sides only as symbols.
+        wanted = self.in_size if self.norm is not None else None
+        if wanted is not None and (height != wanted[0] or width != wanted[1]):
             raise ValueError(
-                f"this layer was built for maps of {self.in_size}, got {(height, width)}; "
+                f"this layer was built for maps of {wanted}, got {(height, width)}; "
                 "build it with that in_size, or without in_size for any"
             )
         if min(height, width) + 2 * self.padding < self.kernel_size:

@@ -6,8 +6,10 @@ Backends, each tested against the first:
 - "compiled": the same votes, and only the routing through `torch.compile`. The first call of every
   shape waits for the compiler (tens of seconds), so it is used only when asked for.
 - "cpu": one fused C++ kernel that never stores a vote; built on first use.
+- "triton": the same votes, and the routing in one pass over them on CUDA. Checked for correctness
+  without a GPU only, so it is used only when asked for.
 
-"auto" takes the kernel for tensors on CPU and the reference elsewhere, or where it cannot be built.
+"auto" takes "cpu" for tensors on CPU, and the reference elsewhere or where it cannot be built.
 The argument `backend` of a layer or the environment variable CLUSTERCAPS_BACKEND forces a path.
 """
 
@@ -15,6 +17,7 @@ import os
 import sys
 import warnings
 from functools import cache
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -34,7 +37,7 @@ __all__ = [
     "status_table",
 ]
 
-BACKENDS = ("reference", "compiled", "cpu")
+BACKENDS = ("reference", "compiled", "cpu", "triton")
 # Other routings have no fused form and take the reference whatever is asked for.
 FUSED_ROUTINGS = ("cluster", "uniform")
 
@@ -59,6 +62,7 @@ def available() -> dict[str, Availability]:
         "reference": Availability(True, "plain PyTorch, works everywhere"),
         "compiled": compiled,
         "cpu": _cpu_availability(),
+        "triton": _triton_availability(),
     }
 
 
@@ -83,6 +87,10 @@ def choose(backend: str, device: str, routing: str = "cluster") -> str:
         return "cpu" if device == "cpu" and _cpu_loads(warn=True) else "reference"
     if backend == "compiled":
         state = available()["compiled"]
+    elif backend == "triton":
+        state = _triton_availability()
+        if state.usable and device != "cuda" and not _triton_interpreted():
+            state = Availability(False, f"the capsules are on {device}")
     elif device != "cpu":
         state = Availability(False, f"the capsules are on {device}")
     else:
@@ -131,6 +139,10 @@ def cluster_capsules(
             )
     cast = vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
     cast = cast.unflatten(1, (x.shape[1] * clusters, votes, out_channels, -1))
+    if path == "triton":
+        from clustercaps.kernels import cluster_triton
+
+        return cluster_triton.route(cast, uniform=routing == "uniform", eps=eps)
     # The compiler would keep a channels-last layout if it got one, and be slower for it.
     route = _compiled(routing) if path == "compiled" else get_routing(routing)
     capsules, _ = route(cast.contiguous() if path == "compiled" else cast, eps=eps)
@@ -169,6 +181,22 @@ def _cpu_availability() -> Availability:
     return Availability(
         True, f"will be built on first use, about {build.EXPECTED_SECONDS} s, into {path.parent}"
     )
+
+
+def _triton_availability() -> Availability:
+    if find_spec("triton") is None:
+        return Availability(False, "the package triton is missing; CUDA builds of torch bring it")
+    if _triton_interpreted():
+        return Availability(True, "interpreted because of TRITON_INTERPRET=1: slow, for tests")
+    if not torch.cuda.is_available():
+        return Availability(False, "torch finds no CUDA device")
+    if torch.version.hip is None and torch.cuda.get_device_capability() < (7, 0):
+        return Availability(False, "the GPU is too old: Triton needs compute capability 7.0")
+    return Availability(True, "compiles on first use, a second or two")
+
+
+def _triton_interpreted() -> bool:
+    return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 # Whether loading the kernel was tried in this process.

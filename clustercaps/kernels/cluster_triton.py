@@ -1,0 +1,214 @@
+"""Cluster routing of stored votes on CUDA, in Triton: every vote is read once each way.
+
+The votes come from the ordinary grouped convolution. Forward, a program takes a block of parent
+positions of one image, walks over the clusters and adds up
+
+    r_i = 1 / sqrt(var_i + eps),    R = sum_i r_i,    s = sum_i r_i * m_i / R
+
+Backward it walks again, with g = dL/ds, and needs only the votes, s and the scale 1 / R:
+
+    dL/dv_ik = (g * r_i / (R * K)) * (1 - (m_i - s) * r_i^2 * (v_ik - m_i))
+
+No centroid and no weight is ever stored. Importing this file needs the package triton, which only
+CUDA builds of torch bring; `clustercaps.kernels` imports it when it is first used.
+"""
+
+from math import prod
+from typing import Any, no_type_check
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.library import triton_op, wrap_triton
+
+# Positions of a program. Two for each thread of its four warps: the paper's 8 votes then fill 16
+# registers, so that many programs share a processor, and small maps still make many programs.
+BLOCK = 256
+# With more votes in a cluster the registers run over, and compiling takes minutes.
+MOST_VOTES = 32
+
+
+@triton.jit
+@no_type_check
+def _cluster(pointers, inside, positions, eps: tl.constexpr, votes: tl.constexpr, wide):
+    """A cluster's votes, centroid and confidence r at a block of positions."""
+    kept = ()
+    total = tl.zeros(inside.shape, wide)
+    # Unrolled: the votes stay in registers for the second pass, which the variance needs.
+    for k in tl.static_range(votes):
+        vote = tl.load(pointers + k * positions, mask=inside, other=0.0).to(wide)
+        kept += (vote,)
+        total += vote
+    centroid = total / votes
+    squares = tl.zeros(inside.shape, wide)
+    for k in tl.static_range(votes):
+        squares += (kept[k] - centroid) * (kept[k] - centroid)
+    return kept, centroid, tl.rsqrt(squares / votes + eps)
+
+
+@triton.jit
+@no_type_check
+def _place(clusters, positions, votes: tl.constexpr, block: tl.constexpr):
+    """Where this program's positions are in the votes and in the capsules, and which exist."""
+    blocks = tl.cdiv(positions, block)
+    # Wide, because a batch of votes may have more than 2^31 numbers.
+    image = (tl.program_id(0) // blocks).to(tl.int64)
+    position = (tl.program_id(0) % blocks) * block + tl.arange(0, block)
+    in_capsules = image * positions + position
+    in_votes = image * clusters * votes * positions + position
+    return in_votes, in_capsules, position < positions
+
+
+@triton.jit
+@no_type_check
+def _route(
+    votes_ptr,
+    capsules_ptr,
+    scale_ptr,
+    clusters,
+    positions,
+    eps: tl.constexpr,
+    votes: tl.constexpr,
+    block: tl.constexpr,
+):
+    wide = capsules_ptr.dtype.element_ty
+    in_votes, in_capsules, inside = _place(clusters, positions, votes, block)
+    pointers = votes_ptr + in_votes
+    weighted = tl.zeros((block,), wide)
+    total = tl.zeros((block,), wide)
+    for _ in range(clusters):
+        _, centroid, confidence = _cluster(pointers, inside, positions, eps, votes, wide)
+        weighted += confidence * centroid
+        total += confidence
+        pointers += votes * positions
+    tl.store(capsules_ptr + in_capsules, weighted / total, mask=inside)
+    tl.store(scale_ptr + in_capsules, 1.0 / total, mask=inside)
+
+
+@triton.jit
+@no_type_check
+def _route_grad(
+    gradient_ptr,
+    votes_ptr,
+    capsules_ptr,
+    scale_ptr,
+    votes_grad_ptr,
+    clusters,
+    positions,
+    eps: tl.constexpr,
+    votes: tl.constexpr,
+    block: tl.constexpr,
+):
+    wide = capsules_ptr.dtype.element_ty
+    in_votes, in_capsules, inside = _place(clusters, positions, votes, block)
+    capsule = tl.load(capsules_ptr + in_capsules, mask=inside, other=0.0)
+    share = tl.load(gradient_ptr + in_capsules, mask=inside, other=0.0)
+    share *= tl.load(scale_ptr + in_capsules, mask=inside, other=0.0) / votes
+    pointers = votes_ptr + in_votes
+    grad_pointers = votes_grad_ptr + in_votes
+    for _ in range(clusters):
+        kept, centroid, confidence = _cluster(pointers, inside, positions, eps, votes, wide)
+        pull = (centroid - capsule) * confidence * confidence
+        for k in tl.static_range(votes):
+            vote_grad = share * confidence * (1.0 - pull * (kept[k] - centroid))
+            tl.store(grad_pointers + k * positions, vote_grad, mask=inside)
+        pointers += votes * positions
+        grad_pointers += votes * positions
+
+
+@triton_op("clustercaps::routed_capsules", mutates_args=())
+def routed_capsules(votes: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """Capsules [B, *parent] in float32 or wider, and the scale 1 / R that their gradient needs.
+
+    Args:
+        votes: Contiguous votes [B, clusters, K, *parent].
+        eps: Added to the variance of the votes.
+    """
+    capsules, scale = _outputs(votes)
+    # An empty grid is an error to CUDA.
+    if votes.numel() > 0:
+        grid, sizes = _launch(votes)
+        with torch.cuda.device_of(votes):
+            wrap_triton(_route)[grid](votes, capsules, scale, eps=eps, **sizes)
+    return capsules, scale
+
+
+@triton_op("clustercaps::routed_capsules_grad", mutates_args=())
+def routed_capsules_grad(
+    gradient: Tensor, votes: Tensor, capsules: Tensor, scale: Tensor, eps: float
+) -> Tensor:
+    """Gradient of `routed_capsules` for the votes, in their dtype."""
+    votes_grad = torch.empty_like(votes)
+    if votes.numel() > 0:
+        grid, sizes = _launch(votes)
+        with torch.cuda.device_of(votes):
+            wrap_triton(_route_grad)[grid](
+                gradient.contiguous(), votes, capsules, scale, votes_grad, eps=eps, **sizes
+            )
+    return votes_grad
+
+
+def _outputs(votes: Tensor) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(votes.dtype, torch.float32)
+    capsules = votes.new_empty((votes.shape[0], *votes.shape[3:]), dtype=wide)
+    return capsules, torch.empty_like(capsules)
+
+
+def _launch(votes: Tensor) -> tuple[tuple[int], dict[str, int]]:
+    """Grid and sizes of a launch: one program for each block of an image's positions."""
+    batch, clusters, per_cluster, *parent = votes.shape
+    positions = prod(parent)
+    sizes = {"clusters": clusters, "positions": positions, "votes": per_cluster, "block": BLOCK}
+    return (batch * ((positions + BLOCK - 1) // BLOCK),), sizes
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    votes, ctx.eps = inputs
+    capsules, scale = output
+    ctx.save_for_backward(votes, capsules, scale)
+    ctx.mark_non_differentiable(scale)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, None]:
+    if gradient is None:
+        return None, None
+    return routed_capsules_grad(gradient, *ctx.saved_tensors, ctx.eps), None
+
+
+def _no_second_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
+    raise RuntimeError(
+        "the Triton routing has no gradients of gradients; build the layer with "
+        'backend="reference", or set CLUSTERCAPS_BACKEND=reference'
+    )
+
+
+routed_capsules.register_fake(lambda votes, eps: _outputs(votes))
+routed_capsules_grad.register_fake(lambda gradient, votes, *saved: torch.empty_like(votes))
+routed_capsules.register_autograd(_backward, setup_context=_save)
+routed_capsules_grad.register_autograd(_no_second_backward)
+
+
+def route(votes: Tensor, *, uniform: bool, eps: float) -> Tensor:
+    """Parent capsules [B, *parent] of votes [B, clusters, K, *parent], in the dtype of the votes.
+
+    Args:
+        votes: Votes of any floating dtype and layout; half precision is computed in float32.
+        uniform: Whether all clusters weigh the same, instead of by agreement.
+        eps: Added to the variance of the votes.
+
+    Raises:
+        RuntimeError: A cluster has more than `MOST_VOTES` votes.
+    """
+    if uniform:
+        # The mean of the centroids is the mean of all votes: one pass, and nothing to keep.
+        wide = torch.promote_types(votes.dtype, torch.float32)
+        return votes.mean((1, 2), dtype=wide).to(votes.dtype)
+    if votes.shape[2] > MOST_VOTES:
+        raise RuntimeError(
+            f"backend 'triton' takes up to {MOST_VOTES} votes a cluster, got {votes.shape[2]}; "
+            "use backend='reference'"
+        )
+    capsules: Tensor = routed_capsules(votes.contiguous(), eps)[0]
+    return capsules.to(votes.dtype)

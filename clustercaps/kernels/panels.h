@@ -92,8 +92,8 @@ CAPS_INLINE void add_centroid(const Panel<S>& panel, int64_t votes, Vote vote, S
   store(total, load(total) + confidence);
 }
 
-// The votes become their gradients, from `pull`, the gradient of the parent over (total * votes), and the
-// parent itself: pull * r * (1 - (m - s) * r^2 * (v_k - m)).
+// The votes become their gradients, from the parent and `pull`, which is the parent's gradient over
+// (total * votes): pull * r * (1 - (m - s) * r^2 * (v_k - m)).
 template <typename S, typename Vote>
 CAPS_INLINE void differentiate(const Panel<S>& panel, int64_t votes, Vote vote, const S* pull,
                                const S* parent) {

@@ -90,7 +90,7 @@ def run(options: Options) -> None:
     print(f"\n{options.out}\n{lines(axes, timings, options.out.with_suffix('.png'), base, told)}")
 
 
-def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
+def exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
     """The slope of log time against log size, by least squares."""
     xs, ys = [math.log(size) for size in sizes], [math.log(time) for time in times]
     middle_x, middle_y = sum(xs) / len(xs), sum(ys) / len(ys)

@@ -19,6 +19,8 @@ COLUMNS = (
     *("mm_gflop_per_s", "fraction_of_mm", "relative_error"),
 )
 BASELINES = ("reference", official.NAME)
+LABEL: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
+LEGEND: dict[str, Any] = {"loc": "outside lower center", "ncols": 4, "frameon": False}
 
 
 def publish(comparison: Comparison, measures: Sequence[str], out: Path) -> None:
@@ -31,7 +33,7 @@ def publish(comparison: Comparison, measures: Sequence[str], out: Path) -> None:
         print("\nTimes as fast, or for memory times as little\n")
         print(text_table(["model", "backend", "than", *measures], ratios))
     write_csv(out, COLUMNS, csv_rows(comparison), told)
-    figure = bars(comparison.results, measures, out.with_suffix(".png"), told)
+    figure = dots(comparison.results, measures, out.with_suffix(".png"), told)
     print(f"\n{out}\n{figure}")
 
 
@@ -160,27 +162,41 @@ def plain(value: Any) -> Any:
     return f"{value:.5g}" if isinstance(value, float) else value
 
 
-def bars(
+def dots(
     results: Sequence[Result], measures: Sequence[str], path: Path, told: Mapping[str, Any]
 ) -> Path:
-    """A panel per measure, a group of bars per case, a bar per backend; logarithmic."""
+    """A panel per measure, a dot per case and backend with its quartile range; logarithmic.
+
+    Dots and not bars: a bar on a logarithmic axis has no honest foot.
+    """
     present = [m for m in measures if any(r.measure == m for r in results)]
-    names = list(dict.fromkeys(r.case.name for r in results))
+    cases = list(dict.fromkeys(r.case for r in results))
     backends = list(dict.fromkeys(r.backend for r in results))
-    figure = new_figure(max(3.2, 0.55 * len(names) * len(backends) + 1) * len(present), 3.4)
-    panels = figure.subplots(1, len(present), squeeze=False)[0]
-    width = 0.8 / len(backends)
-    for ax, measure in zip(panels, present, strict=True):
+    columns, rows = min(2, len(present)), -(-len(present) // 2)
+    figure = new_figure((0.9 * len(cases) + 1.6) * columns, 2.6 * rows + 0.6)
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for ax, measure in zip(panels, present, strict=False):
         for number, backend in enumerate(backends):
             found = [r for r in results if (r.backend, r.measure) == (backend, measure)]
-            places = [names.index(r.case.name) - 0.4 + (number + 0.5) * width for r in found]
-            drawn = ax.bar(places, [r.value for r in found], width, label=backend)
-            ax.bar_label(drawn, [f"{r.value:.3g}" for r in found], fontsize=7)
+            # Side by side, so that labels of close values do not cover each other.
+            shift = 0.25 * (number - (len(backends) - 1) / 2)
+            places = [cases.index(r.case) + shift for r in found]
+            values = [r.value for r in found]
+            ranges = [(r.iqr or 0.0) / 2 for r in found]
+            ax.errorbar(places, values, ranges, fmt="o", ms=5, capsize=2, label=backend)
+            for place, value in zip(places, values, strict=True):
+                text = f"{value:.0f}" if value >= 100 else f"{value:.2g}"
+                ax.annotate(text, (place, value), (0, 5), fontsize=7, **LABEL)
         ax.set_yscale("log")
-        ax.set_xticks(range(len(names)), names, fontsize=8)
+        ax.margins(y=0.15)
+        ax.set_xlim(-0.6, len(cases) - 0.4)
+        named = [f"{case.name}\n{case.input}" for case in cases]
+        ax.set_xticks(range(len(cases)), named, fontsize=7)
         ax.set_title(f"{measure} ({'MB' if measure == MEMORY else 'ms'})", fontsize=10)
         ax.grid(axis="y", alpha=0.25)
         ax.spines[["top", "right"]].set_visible(False)
-    panels[0].legend(frameon=False, fontsize=8)
-    figure.suptitle(f"{results[0].case.input}; {told['machine']}", fontsize=8)
+    for ax in panels[len(present) :]:
+        ax.set_axis_off()
+    figure.legend(*panels[0].get_legend_handles_labels(), **LEGEND)
+    figure.suptitle(str(told["machine"]), fontsize=8)
     return save(figure, path)

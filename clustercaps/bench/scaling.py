@@ -157,6 +157,7 @@ def lines(
         level /= len(sizes)
         ax.plot(sizes, [math.exp(level) * size**slope for size in sizes], color="0.4", lw=0.9)
         ax.set_xscale("log", base=2)
+        ax.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
         ax.set_yscale("log")
         ax.set_title(f"time ~ {axis.name}^{slope:.2f}", fontsize=9)
         ax.set_xlabel(axis.name)

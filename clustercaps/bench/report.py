@@ -19,6 +19,8 @@ COLUMNS = (
     *("mm_gflop_per_s", "fraction_of_mm", "relative_error"),
 )
 BASELINES = ("reference", official.NAME)
+# Quartiles further apart than this, relative to the median, are worth a warning.
+NOISY = 0.25
 LABEL: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "ncols": 4, "frameon": False}
 
@@ -53,6 +55,13 @@ def describe(comparison: Comparison, told: Mapping[str, Any]) -> str:
         "interquartile range in brackets",
         *comparison.notes,
     ]
+    timed = [r for r in comparison.results if r.iqr is not None]
+    noisy = [r for r in timed if r.iqr is not None and r.iqr > NOISY * r.value]
+    if noisy:
+        lines.append(
+            f"BUSY MACHINE: in {len(noisy)} of {len(timed)} cells the quartiles are more than "
+            f"{100 * NOISY:.0f} % of the median apart; do not trust those"
+        )
     return "\n".join(lines)
 
 

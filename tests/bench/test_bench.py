@@ -1,4 +1,5 @@
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from clustercaps.bench.cases import Case, Options
 from clustercaps.bench.compare import Comparison, Result, those_that_fit
 from clustercaps.bench.measure import Progress, take_turns
 from clustercaps.bench.memory import can_measure, peak_extra_mb
-from clustercaps.bench.report import COLUMNS, csv_rows, ratio_rows, write_csv
+from clustercaps.bench.report import COLUMNS, csv_rows, describe, ratio_rows, write_csv
 from clustercaps.cli import main
 
 CASE = Case("m1", 1, 32, 64)
@@ -49,6 +50,14 @@ def test_ratios_of_what_was_measured() -> None:
         ["m1", "cpu", "reference", "20.0", "20.0"],
         ["m1", "cpu", "official", "80.0", "-"],
     ]
+
+
+def test_a_busy_machine_is_named() -> None:
+    told = {"machine": "a", "torch": "b", "commit": "c"}
+    calm = comparison()
+    assert "BUSY" not in describe(calm, told)
+    noisy = replace(calm, results=[*calm.results, Result(CASE, "cpu", "forward", 9.0, 5.0, 3, 1.0)])
+    assert "BUSY MACHINE: in 1 of 4 cells" in describe(noisy, told)
 
 
 def test_candidates_take_turns() -> None:

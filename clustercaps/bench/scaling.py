@@ -113,7 +113,7 @@ def rows(axes: Sequence[Axis], timings: Timings) -> list[list[str]]:
         [
             axis.name,
             " ".join(str(axis.size(value)) for value in axis.values),
-            " ".join(f"{1e3 * timings[axis.name, value].median:.3g}" for value in axis.values),
+            " ".join(f"{1e3 * timings[axis.name, value].median:.1f}" for value in axis.values),
             f"{fitted(axis, timings):.2f}",
             axis.expected,
         ]

@@ -1,0 +1,93 @@
+"""Is it right? Asked on the very shapes that are about to be timed, before they are."""
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from clustercaps.bench.cases import Case, Workload, build
+from clustercaps.bench.work import vote_bytes
+
+# Relative root mean square error against float64. The networks of the paper, in float32 by the
+# reference, are 2e-6 away; a wrong kernel is off by orders of magnitude more.
+ALLOWED = 1e-5
+# With two or three votes a spread near zero is common and its inverse magnifies rounding: then a
+# fast path may be off by this many times what the reference in float32 is.
+TIMES_REFERENCE = 4.0
+# The reference runs on so few images at a time that their votes in float64 stay below this.
+BYTES_AT_ONCE = 2**28
+
+
+def check(case: Case, backends: Sequence[str]) -> dict[str, float]:
+    """The largest relative error of each backend's output and gradients, against float64.
+
+    Raises:
+        ValueError: One is too large, or not a number. Nothing should be timed then.
+    """
+    work = build(case, "reference")
+    pull = uneven_pull(work)
+    at_once = max(1, BYTES_AT_ONCE * case.batch // (2 * max(vote_bytes(case))))
+    plain = outcome(work, pull, at_once)
+    exact_x = work.x.detach().double().requires_grad_(work.x.requires_grad)
+    exact_work = Workload(copy.deepcopy(work.module).double(), exact_x, work.target)
+    exact = outcome(exact_work, pull.double(), at_once)
+    allowed = {
+        name: max(ALLOWED, TIMES_REFERENCE * relative_error(plain[name], exact[name]))
+        for name in exact
+    }
+    errors = {}
+    for backend in backends:
+        found = plain
+        if backend != "reference":
+            found = outcome(build(case, backend), pull, case.batch)
+        off = {name: relative_error(found[name], exact[name]) for name in exact}
+        for name, error in off.items():
+            # Written so that NaN is refused.
+            if not error <= allowed[name]:
+                raise ValueError(
+                    f"{backend} does not equal the reference on {case.name}, input {case.input}: "
+                    f"{name} is off by {error:.1e}, allowed {allowed[name]:.0e}; nothing was timed"
+                )
+        errors[backend] = max(off.values())
+    return errors
+
+
+def uneven_pull(work: Workload) -> Tensor:
+    """A gradient of the output, different for every image: none can be mixed up unnoticed."""
+    with torch.no_grad():
+        one = work.module(work.x[:1])
+    draw = torch.Generator().manual_seed(2)
+    return torch.randn(len(work.x), *one.shape[1:], generator=draw)
+
+
+def outcome(work: Workload, pull: Tensor, at_once: int) -> dict[str, Tensor]:
+    """Output and gradients by name, `at_once` images at a time.
+
+    Args:
+        work: Module and input.
+        pull: Gradient of the output.
+        at_once: Images at a time; gradients of weights are summed.
+    """
+    work.module.zero_grad(set_to_none=True)
+    outputs, inputs = [], []
+    for x, pulled in zip(work.x.detach().split(at_once), pull.split(at_once), strict=True):
+        x.requires_grad_(work.x.requires_grad)
+        output = work.module(x)
+        output.backward(pulled)
+        outputs.append(output.detach())
+        if x.grad is not None:
+            inputs.append(x.grad)
+    found = {"output": torch.cat(outputs)}
+    if inputs:
+        found["gradient of the input"] = torch.cat(inputs)
+    for name, parameter in work.module.named_parameters():
+        assert parameter.grad is not None
+        found[f"gradient of {name}"] = parameter.grad
+    return found
+
+
+def relative_error(actual: Tensor, expected: Tensor) -> float:
+    """Root mean square of the error over that of the expected values."""
+    error = (actual.double() - expected.double()).square().mean().sqrt()
+    return float(error / expected.double().square().mean().sqrt())

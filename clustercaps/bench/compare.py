@@ -1,0 +1,191 @@
+"""Backends side by side on some cases: checked, timed in turns, memory measured."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from clustercaps.bench import official
+from clustercaps.bench.cases import Case, Options, Workload, backends, build
+from clustercaps.bench.check import check
+from clustercaps.bench.measure import Progress, Timing, matmul, matmul_gflop, take_turns
+from clustercaps.bench.memory import can_measure, peak_extra_mb
+from clustercaps.bench.work import gflop, vote_bytes
+
+MM = "torch.mm"
+MEMORY = "memory"
+# A training step of plain PyTorch holds this many times the votes of all layers at its peak:
+# measured up to 5.9 for M1 and 3.7 for M3, and 4.2 and 1.9 for the authors' code.
+EAGER_COPIES = 6.5
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measured cell: milliseconds, or megabytes for memory."""
+
+    case: Case
+    backend: str
+    measure: str
+    value: float
+    iqr: float | None = None
+    measurements: int = 1
+    gflop: float | None = None
+
+    @property
+    def unit(self) -> str:
+        """Unit of the value."""
+        return "MB" if self.measure == MEMORY else "ms"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All that was measured in one run.
+
+    Args:
+        results: The cells.
+        errors: Relative error of each (case name, backend) that was checked.
+        mm_gflop_per_s: Speed of `torch.mm` in float32, in turns with everything else.
+        notes: What was left out, and why.
+    """
+
+    results: list[Result]
+    errors: dict[tuple[str, str], float]
+    mm_gflop_per_s: float
+    notes: list[str]
+
+
+def compare(cases: Sequence[Case], measures: Sequence[str], options: Options) -> Comparison:
+    """Check every candidate on every case, then time them in turns.
+
+    Args:
+        cases: What to compute.
+        measures: Of "forward", "training step", "one image" and "memory".
+        options: What the command line asks for.
+    """
+    names, notes = backends(options.compiled)
+    pairs = [(case, name) for case in cases for name in names]
+    if options.official is not None:
+        official.load_class(options.official)
+        ours_too = [case for case in cases if case.model.startswith("m")]
+        if not ours_too:
+            raise ValueError("--official needs one of m1, m2, m3, m4 among --models")
+        pairs += [(case, official.NAME) for case in ours_too]
+        pairs.sort(key=lambda pair: cases.index(pair[0]))
+    pairs, too_big = those_that_fit(pairs)
+    notes += too_big
+    if MEMORY in measures and not can_measure():
+        notes.append("memory: left out, this system does not reset a process's high-water mark")
+    timed = [measure for measure in measures if measure != MEMORY]
+    with_memory = MEMORY in measures and can_measure()
+    turns = (len(pairs) * len(timed) + 1) * options.rounds
+    with Progress(2 * len(pairs) + turns if with_memory else len(pairs) + turns) as bar:
+        errors = check_all(pairs, options, bar)
+        timings, mm, mm_spread = time_all(pairs, timed, options, bar)
+        results = [as_result(*key, timing) for key, timing in timings.items()]
+        if with_memory:
+            results += memory_of_all(pairs, options, bar)
+    return Comparison(results, errors, mm, [*notes, mm_spread])
+
+
+def those_that_fit(pairs: list[tuple[Case, str]]) -> tuple[list[tuple[Case, str]], list[str]]:
+    """Leave out what would need more memory than the machine has free, and say so."""
+    free = free_bytes()
+    kept, notes = [], []
+    for case, name in pairs:
+        votes = vote_bytes(case)
+        stored = votes[case.layer - 1] if case.layer else sum(votes)
+        needed = 0.0 if name == "cpu" else EAGER_COPIES * stored
+        if free is None or needed < 0.9 * free:
+            kept.append((case, name))
+            continue
+        notes.append(
+            f"{name} on {case.name}: left out, stored votes need about {needed / 1e9:.0f} GB, "
+            f"{free / 1e9:.0f} GB are free; a smaller --batch fits"
+        )
+    return kept, notes
+
+
+def free_bytes() -> int | None:
+    """Memory that can still be used, where the system tells."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+
+
+def check_all(
+    pairs: Sequence[tuple[Case, str]], options: Options, bar: Progress
+) -> dict[tuple[str, str], float]:
+    """Errors of all candidates; raises at the first that is wrong."""
+    errors = {}
+    for case in dict.fromkeys(case for case, _ in pairs):
+        names = [name for other, name in pairs if other == case]
+        bar.say(f"checking {case.name}")
+        ours = [name for name in names if name != official.NAME]
+        for name, error in check(case, ours).items():
+            errors[case.name, name] = error
+        if official.NAME in names:
+            assert options.official is not None
+            errors[case.name, official.NAME] = official.check_official(case, options.official)
+        bar.step(len(names))
+    return errors
+
+
+def workload(case: Case, name: str, options: Options) -> Workload:
+    """A case as a backend of ours or the authors' code computes it."""
+    if name != official.NAME:
+        return build(case, name)
+    assert options.official is not None
+    return official.build_official(case, options.official)
+
+
+def time_all(
+    pairs: Sequence[tuple[Case, str]], measures: Sequence[str], options: Options, bar: Progress
+) -> tuple[dict[tuple[Case, str, str], Timing], float, str]:
+    """Timings by case, backend and measure; the speed of `torch.mm` in between, and its spread."""
+    bar.say("timing")
+    functions = {}
+    works = [workload(case, name, options) for case, name in pairs]
+    # Sorted so that the candidates for one cell follow each other directly.
+    for case in dict.fromkeys(case for case, _ in pairs):
+        for measure in measures:
+            for (other, name), work in zip(pairs, works, strict=True):
+                if other == case:
+                    call = {
+                        "forward": work.forward,
+                        "training step": work.training_step,
+                        "one image": work.one_image().forward,
+                    }
+                    functions[other, name, measure] = call[measure]
+    side = 256 if options.quick else 2048
+    mm_key = (Case(MM, 1, side, 1), MM, MM)
+    timings = take_turns({**functions, mm_key: matmul(side)}, options.rounds, options.seconds, bar)
+    mm = timings.pop(mm_key)
+    spread = f"torch.mm: quartiles {100 * mm.iqr / mm.median:.0f} % of its median apart"
+    return timings, matmul_gflop(side) / mm.median, spread
+
+
+def as_result(case: Case, name: str, measure: str, timing: Timing) -> Result:
+    """A timing in milliseconds with the work that was done in it."""
+    # Only the fused kernel computes votes twice; the others keep them.
+    work = gflop(case, measure, recomputes=name == "cpu")
+    return Result(
+        *(case, name, measure, 1e3 * timing.median, 1e3 * timing.iqr, timing.measurements, work)
+    )
+
+
+def memory_of_all(
+    pairs: Sequence[tuple[Case, str]], options: Options, bar: Progress
+) -> list[Result]:
+    """Peak memory of a training step of each candidate, each in a process of its own."""
+    results = []
+    threads = torch.get_num_threads()
+    for case, name in pairs:
+        bar.say(f"memory of {name} on {case.name}")
+        folder = options.official if name == official.NAME else None
+        value = peak_extra_mb(case, name, folder, threads)
+        results.append(Result(case, name, MEMORY, value))
+        bar.step()
+    return results

@@ -1,0 +1,95 @@
+"""Timing: candidates take turns, so that a noisy machine is noisy for all of them alike."""
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from torch.utils.benchmark import Measurement, Timer
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of one call.
+
+    Args:
+        median: The middle of all measurements.
+        iqr: Between the quartiles lies half of them; this is how far apart they are.
+        measurements: How many.
+    """
+
+    median: float
+    iqr: float
+    measurements: int
+
+
+def take_turns(
+    functions: Mapping[Key, Callable[[], object]], rounds: int, seconds: float, bar: "Progress"
+) -> dict[Key, Timing]:
+    """Time functions A B C A B C ..., each for some time in every round.
+
+    Args:
+        functions: What to call.
+        rounds: How often each gets its turn.
+        seconds: How long a turn lasts; one call if that is longer.
+        bar: Told after every turn.
+    """
+    threads = torch.get_num_threads()
+    timers = {
+        key: Timer("function()", globals={"function": function}, num_threads=threads)
+        for key, function in functions.items()
+    }
+    seen: dict[Key, list[Measurement]] = {key: [] for key in functions}
+    for _ in range(rounds):
+        for key, timer in timers.items():
+            seen[key].append(timer.blocked_autorange(min_run_time=seconds))
+            bar.step()
+    return {key: summarise(turns) for key, turns in seen.items()}
+
+
+def summarise(turns: list[Measurement]) -> Timing:
+    """All measurements of all turns as one."""
+    times = torch.tensor([t for turn in turns for t in turn.times], dtype=torch.float64)
+    low, middle, high = torch.quantile(times, torch.tensor([0.25, 0.5, 0.75]).double()).tolist()
+    return Timing(middle, high - low, len(times))
+
+
+def matmul(side: int) -> Callable[[], object]:
+    """A product of square float32 matrices: the fastest arithmetic that torch has here."""
+    left, right = torch.randn(2, side, side)
+    return lambda: torch.mm(left, right)
+
+
+def matmul_gflop(side: int) -> float:
+    """Billions of operations of `matmul`."""
+    return 2 * side**3 / 1e9
+
+
+class Progress:
+    """A bar with the time left, on stderr."""
+
+    def __init__(self, total: int) -> None:
+        try:
+            from tqdm import tqdm
+        except ImportError as error:
+            raise ImportError("bench needs tqdm: pip install 'clustercaps[train]'") from error
+        # Off, by None, where stderr is a file: it would fill with half-drawn bars.
+        self._bar: Any = tqdm(
+            total=total, leave=False, unit="turn", dynamic_ncols=True, disable=None
+        )
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+    def say(self, text: str) -> None:
+        """What is being done."""
+        self._bar.set_description(text)
+
+    def step(self, turns: int = 1) -> None:
+        """Some turns are over."""
+        self._bar.update(turns)

@@ -1,0 +1,103 @@
+"""Peak memory of one training step, in a process of its own.
+
+The step runs once to warm up: libraries load, the kernel is there already, oneDNN and the compiler
+make their code. Then freed memory goes back to the system, the process's high-water mark of
+resident memory is reset, and the step runs again. Mark after minus resident memory before is the
+result: what the step needs on top of the network and its images.
+"""
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import clustercaps
+from clustercaps.bench.cases import Case, Workload, build
+
+STATUS, CLEAR_REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+RESET_HIGH_WATER_MARK = "5"
+
+
+def can_measure() -> bool:
+    """Whether the system tells a process its high-water mark and resets it (Linux)."""
+    return STATUS.exists() and os.access(CLEAR_REFS, os.W_OK)
+
+
+def peak_extra_mb(
+    case: Case, backend: str, official: Path | None = None, threads: int = 1
+) -> float:
+    """Megabytes that a training step needs at its peak, beyond what was there before it.
+
+    Args:
+        case: What is trained.
+        backend: A backend of ours, or the name of the authors' network.
+        official: Checkout of the authors' code, if it is theirs.
+        threads: For torch; some buffers exist once per thread.
+    """
+    task = {"case": asdict(case), "backend": backend, "threads": threads}
+    task["official"] = None if official is None else str(official)
+    # The same code as in this process, wherever that came from.
+    paths = [str(Path(clustercaps.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    done = subprocess.run(
+        [sys.executable, "-m", __name__, json.dumps(task)],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise OSError(
+            f"measuring the memory of {backend} on {case.name} ended with code "
+            f"{done.returncode}: {last}"
+        )
+    return float(done.stdout.split()[-1])
+
+
+def status_mb(field: str) -> float:
+    """An entry of /proc/self/status, in megabytes of 10**6 bytes."""
+    lines = STATUS.read_text(encoding="utf-8").splitlines()
+    entry = next(line for line in lines if line.startswith(field + ":"))
+    return int(entry.split()[1]) * 1024 / 1e6
+
+
+def trim() -> None:
+    """Give freed memory back to the system, where the C library can."""
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except AttributeError:
+        return
+
+
+def measure(work: Workload) -> float:
+    """Peak of one training step in this process."""
+    work.training_step()
+    work.module.zero_grad(set_to_none=True)
+    trim()
+    CLEAR_REFS.write_text(RESET_HIGH_WATER_MARK)
+    before = status_mb("VmRSS")
+    work.training_step()
+    return status_mb("VmHWM") - before
+
+
+def main() -> None:
+    """Do the task on the command line and print megabytes."""
+    import torch
+
+    task = json.loads(sys.argv[1])
+    torch.set_num_threads(task["threads"])
+    case = Case(**task["case"])
+    if task["official"] is None:
+        work = build(case, task["backend"])
+    else:
+        from clustercaps.bench.official import build_official
+
+        work = build_official(case, Path(task["official"]))
+    print(measure(work))
+
+
+if __name__ == "__main__":
+    main()

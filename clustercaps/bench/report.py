@@ -1,0 +1,211 @@
+"""What comes out: text tables, a CSV with the conditions beside every number, a figure."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from clustercaps.bench import official
+from clustercaps.bench.compare import MEMORY, Comparison, Result
+from clustercaps.figures import new_figure, save
+from clustercaps.tables import text_table
+from clustercaps.training.checkpoint import write_atomically
+from clustercaps.training.machine import machine
+
+COLUMNS = (
+    *("model", "layer", "in_chans", "image_side", "batch", "backend", "measure", "value", "unit"),
+    *("iqr", "measurements", "times_reference", "times_official", "gflop", "gflop_per_s"),
+    *("mm_gflop_per_s", "fraction_of_mm", "relative_error"),
+)
+BASELINES = ("reference", official.NAME)
+# Quartiles further apart than this, relative to the median, are worth a warning.
+NOISY = 0.25
+LABEL: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
+LEGEND: dict[str, Any] = {"loc": "outside lower center", "ncols": 4, "frameon": False}
+
+
+def publish(comparison: Comparison, measures: Sequence[str], out: Path) -> None:
+    """Print the tables, write the CSV and draw the figure beside it."""
+    told = machine()
+    print(describe(comparison, told))
+    print("\n" + text_table(*absolute_table(comparison, measures)))
+    ratios = ratio_rows(comparison, measures)
+    if ratios:
+        print("\nTimes as fast, or for memory times as little\n")
+        print(text_table(["model", "backend", "than", *measures], ratios))
+    write_csv(out, COLUMNS, csv_rows(comparison), told)
+    figure = dots(comparison.results, measures, out.with_suffix(".png"), told)
+    print(f"\n{out}\n{figure}")
+
+
+def describe(comparison: Comparison, told: Mapping[str, Any]) -> str:
+    """The conditions: machine, speed of torch.mm, largest error, what was left out."""
+    ours = [error for (_, name), error in comparison.errors.items() if name != official.NAME]
+    theirs = [error for (_, name), error in comparison.errors.items() if name == official.NAME]
+    checked = f"checked against float64 before timing: largest relative error {max(ours):.1e}"
+    if theirs:
+        checked += f"; official against ours with the same weights: {max(theirs):.1e}"
+    counts = [r.measurements for r in comparison.results if r.measure != MEMORY]
+    lines = [
+        f"{told['machine']}; torch {told['torch']}; commit {told['commit']}",
+        f"torch.mm, float32: {comparison.mm_gflop_per_s:.0f} GFLOP/s in the same run",
+        checked,
+        f"times are medians of at least {min(counts)} measurements taken in turns, "
+        "interquartile range in brackets",
+        *comparison.notes,
+    ]
+    timed = [r for r in comparison.results if r.iqr is not None]
+    noisy = [r for r in timed if r.iqr is not None and r.iqr > NOISY * r.value]
+    if noisy:
+        lines.append(
+            f"BUSY MACHINE: in {len(noisy)} of {len(timed)} cells the quartiles are more than "
+            f"{100 * NOISY:.0f} % of the median apart; do not trust those"
+        )
+    return "\n".join(lines)
+
+
+def absolute_table(
+    comparison: Comparison, measures: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """Milliseconds and megabytes, and how much of torch.mm's speed a training step reaches."""
+    cells = {(r.case, r.backend, r.measure): r for r in comparison.results}
+    rows = []
+    for case, backend in dict.fromkeys((r.case, r.backend) for r in comparison.results):
+        row = [case.name, case.input, backend]
+        row += [show(cells.get((case, backend, measure))) for measure in measures]
+        share = fraction_of_mm(cells[case, backend, "training step"], comparison)
+        rows.append([*row, "-" if share is None else f"{100 * share:.0f}"])
+    units = [f"{measure}, {'MB' if measure == MEMORY else 'ms'}" for measure in measures]
+    return ["model", "input", "backend", *units, "step, % of mm"], rows
+
+
+def show(result: Result | None) -> str:
+    """A cell of the table."""
+    if result is None:
+        return "-"
+    if result.iqr is None:
+        return f"{result.value:.1f}"
+    digits = 3 if result.value < 1 else 2 if result.value < 10 else 1
+    return f"{result.value:.{digits}f} ({result.iqr:.{digits}f})"
+
+
+def ratio_rows(comparison: Comparison, measures: Sequence[str]) -> list[list[str]]:
+    """A row for each case, backend and baseline."""
+    results = comparison.results
+    rows = []
+    for case, backend in dict.fromkeys((r.case, r.backend) for r in results):
+        for baseline in BASELINES:
+            ratios = [
+                ratio(
+                    next((r for r in results if key(r) == (case, backend, m)), None),
+                    baseline,
+                    results,
+                )
+                for m in measures
+            ]
+            if backend not in BASELINES and any(ratios):
+                shown = ["-" if value is None else f"{value:.1f}" for value in ratios]
+                rows.append([case.name, backend, baseline, *shown])
+    return rows
+
+
+def key(result: Result) -> tuple[Any, str, str]:
+    """What a result is about."""
+    return result.case, result.backend, result.measure
+
+
+def ratio(result: Result | None, baseline: str, results: Sequence[Result]) -> float | None:
+    """How many times the baseline's time or memory is that of the result."""
+    if result is None:
+        return None
+    wanted = (result.case, baseline, result.measure)
+    other = next((r for r in results if key(r) == wanted), None)
+    return None if other is None or result.value <= 0 else other.value / result.value
+
+
+def fraction_of_mm(result: Result, comparison: Comparison) -> float | None:
+    """Share of torch.mm's speed, by the count of `work.gflop`."""
+    if result.gflop is None:
+        return None
+    return 1e3 * result.gflop / result.value / comparison.mm_gflop_per_s
+
+
+def csv_rows(comparison: Comparison) -> list[list[Any]]:
+    """One row per measured cell, in the order of `COLUMNS`."""
+    rows = []
+    for result in comparison.results:
+        case = result.case
+        rate = None if result.gflop is None else 1e3 * result.gflop / result.value
+        rows.append(
+            [
+                *(case.model, case.layer or "all", case.in_chans, case.size, case.batch),
+                *(result.backend, result.measure, result.value, result.unit, result.iqr),
+                result.measurements,
+                *(ratio(result, baseline, comparison.results) for baseline in BASELINES),
+                *(result.gflop, rate, comparison.mm_gflop_per_s),
+                fraction_of_mm(result, comparison),
+                comparison.errors.get((case.name, result.backend)),
+            ]
+        )
+    return rows
+
+
+def write_csv(
+    out: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]], told: Mapping[str, Any]
+) -> None:
+    """Write rows with the machine, versions and commit at the end of each, whole or not at all."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*columns, *told])
+    for row in rows:
+        writer.writerow([*map(plain, row), *told.values()])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(out, text.getvalue())
+
+
+def plain(value: Any) -> Any:
+    """Numbers with the digits that mean something; nothing for what was not measured."""
+    if value is None:
+        return ""
+    return f"{value:.5g}" if isinstance(value, float) else value
+
+
+def dots(
+    results: Sequence[Result], measures: Sequence[str], path: Path, told: Mapping[str, Any]
+) -> Path:
+    """A panel per measure, a dot per case and backend with its quartile range; logarithmic.
+
+    Dots and not bars: a bar on a logarithmic axis has no honest foot.
+    """
+    present = [m for m in measures if any(r.measure == m for r in results)]
+    cases = list(dict.fromkeys(r.case for r in results))
+    backends = list(dict.fromkeys(r.backend for r in results))
+    columns, rows = min(2, len(present)), -(-len(present) // 2)
+    figure = new_figure((0.9 * len(cases) + 1.6) * columns, 2.6 * rows + 0.6)
+    panels = figure.subplots(rows, columns, squeeze=False).flatten()
+    for ax, measure in zip(panels, present, strict=False):
+        for number, backend in enumerate(backends):
+            found = [r for r in results if (r.backend, r.measure) == (backend, measure)]
+            # Side by side, so that labels of close values do not cover each other.
+            shift = 0.25 * (number - (len(backends) - 1) / 2)
+            places = [cases.index(r.case) + shift for r in found]
+            values = [r.value for r in found]
+            ranges = [(r.iqr or 0.0) / 2 for r in found]
+            ax.errorbar(places, values, ranges, fmt="o", ms=5, capsize=2, label=backend)
+            for place, value in zip(places, values, strict=True):
+                text = f"{value:.0f}" if value >= 100 else f"{value:.2g}"
+                ax.annotate(text, (place, value), (0, 5), fontsize=7, **LABEL)
+        ax.set_yscale("log")
+        ax.margins(y=0.15)
+        ax.set_xlim(-0.6, len(cases) - 0.4)
+        named = [f"{case.name}\n{case.input}" for case in cases]
+        ax.set_xticks(range(len(cases)), named, fontsize=7)
+        ax.set_title(f"{measure} ({'MB' if measure == MEMORY else 'ms'})", fontsize=10)
+        ax.grid(axis="y", alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    for ax in panels[len(present) :]:
+        ax.set_axis_off()
+    figure.legend(*panels[0].get_legend_handles_labels(), **LEGEND)
+    figure.suptitle(str(told["machine"]), fontsize=8)
+    return save(figure, path)

@@ -1,0 +1,168 @@
+"""`clustercaps bench scaling`: how a training step's time grows with K, D, C, image and batch.
+
+One size grows at a time, the others stay those of the network. Time = a * size^b is a straight line
+of slope b on logarithmic axes; b is found by least squares.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from clustercaps.bench.cases import Case, Options, backends, build
+from clustercaps.bench.check import check
+from clustercaps.bench.measure import Progress, Timing, take_turns
+from clustercaps.bench.report import write_csv
+from clustercaps.figures import new_figure, save
+from clustercaps.models import get_preset
+from clustercaps.tables import text_table
+from clustercaps.training.machine import machine
+
+COLUMNS = (
+    *("model", "backend", "grows", "votes", "dim", "channels", "in_chans", "image_side", "batch"),
+    *("size", "value", "unit", "iqr", "measurements", "exponent", "expected_exponent"),
+)
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One size that grows.
+
+    Args:
+        name: What it is called.
+        setting: The network's setting, or "size" or "batch".
+        values: The sizes, in rising order.
+        expected: The exponent that the arithmetic alone would give.
+    """
+
+    name: str
+    setting: str
+    values: tuple[int, ...]
+    expected: str
+
+    def size(self, value: int) -> int:
+        """What time is fitted against: the image's area, else the value itself."""
+        return value**2 if self.setting == "size" else value
+
+    def case(self, base: Case, value: int) -> Case:
+        """The base case with this size changed."""
+        if self.setting == "size":
+            return replace(base, size=value)
+        if self.setting == "batch":
+            return replace(base, batch=value)
+        return replace(base, changes=((self.setting, value),))
+
+
+AXES = (
+    Axis("votes K", "votes", (2, 4, 8, 16), "1"),
+    Axis("dim D", "dim", (4, 8, 16, 32), "1 to 2"),
+    Axis("channels C", "channels", (1, 2, 4, 8), "2"),
+    Axis("image area", "size", (16, 32, 64, 128), "1"),
+    Axis("batch", "batch", (16, 32, 64, 128), "1"),
+)
+# The check is about values, not speed: a few images of every shape are enough.
+CHECKED_IMAGES = 2
+
+
+def run(options: Options) -> None:
+    """Time a training step along every axis and print, store and draw the outcome."""
+    if options.official is not None:
+        raise ValueError("--official compares whole networks: clustercaps bench models --official")
+    names, notes = backends(options.compiled)
+    backend = names[-1]
+    base = options.case(options.models[0])
+    axes = [replace(axis, values=axis.values[:2]) for axis in AXES] if options.quick else AXES
+    cases = {(axis.name, v): axis.case(base, v) for axis in axes for v in axis.values}
+    with Progress(len(cases) * (1 + options.rounds)) as bar:
+        for case in cases.values():
+            bar.say(f"checking {case.name}")
+            check(replace(case, batch=CHECKED_IMAGES), [backend])
+            bar.step()
+        bar.say("timing")
+        functions = {key: build(case, backend).training_step for key, case in cases.items()}
+        timings = take_turns(functions, options.rounds, options.seconds, bar)
+    told = machine()
+    print(f"{told['machine']}; torch {told['torch']}; commit {told['commit']}")
+    print("\n".join([f"training step of {base.name} with {backend}, input {base.input}", *notes]))
+    print("\n" + text_table(["grows", "sizes", "ms", "exponent", "expected"], rows(axes, timings)))
+    write_csv(options.out, COLUMNS, csv_rows(axes, cases, timings, backend), told)
+    print(f"\n{options.out}\n{lines(axes, timings, options.out.with_suffix('.png'), base, told)}")
+
+
+def exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
+    """The slope of log time against log size, by least squares."""
+    xs, ys = [math.log(size) for size in sizes], [math.log(time) for time in times]
+    middle_x, middle_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    together = sum((x - middle_x) * (y - middle_y) for x, y in zip(xs, ys, strict=True))
+    return together / sum((x - middle_x) ** 2 for x in xs)
+
+
+Timings = dict[tuple[str, int], Timing]
+
+
+def fitted(axis: Axis, timings: Timings) -> float:
+    """The exponent along an axis."""
+    times = [timings[axis.name, value].median for value in axis.values]
+    return exponent([axis.size(value) for value in axis.values], times)
+
+
+def rows(axes: Sequence[Axis], timings: Timings) -> list[list[str]]:
+    """A line of the table per axis."""
+    return [
+        [
+            axis.name,
+            " ".join(str(axis.size(value)) for value in axis.values),
+            " ".join(f"{1e3 * timings[axis.name, value].median:.1f}" for value in axis.values),
+            f"{fitted(axis, timings):.2f}",
+            axis.expected,
+        ]
+        for axis in axes
+    ]
+
+
+def csv_rows(
+    axes: Sequence[Axis], cases: dict[tuple[str, int], Case], timings: Timings, backend: str
+) -> list[list[Any]]:
+    """One row per point, in the order of `COLUMNS`."""
+    made = []
+    for axis in axes:
+        for value in axis.values:
+            case, timing = cases[axis.name, value], timings[axis.name, value]
+            settings = {**get_preset(case.model).settings, **dict(case.changes)}
+            made.append(
+                [
+                    *(case.model, backend, axis.name),
+                    *(settings[name] for name in ("votes", "dim", "channels")),
+                    *(case.in_chans, case.size, case.batch, axis.size(value)),
+                    *(1e3 * timing.median, "ms", 1e3 * timing.iqr, timing.measurements),
+                    *(fitted(axis, timings), axis.expected),
+                ]
+            )
+    return made
+
+
+def lines(
+    axes: Sequence[Axis], timings: Timings, path: Path, base: Case, told: dict[str, Any]
+) -> Path:
+    """A panel per axis: measured points with their quartile range, and the fitted line."""
+    figure = new_figure(2.7 * len(axes), 3.2)
+    for ax, axis in zip(figure.subplots(1, len(axes), sharey=True), axes, strict=True):
+        sizes = [axis.size(value) for value in axis.values]
+        found = [timings[axis.name, value] for value in axis.values]
+        times = [1e3 * timing.median for timing in found]
+        ax.errorbar(sizes, times, [500 * t.iqr for t in found], fmt="o", ms=4, capsize=2)
+        slope = exponent(sizes, times)
+        level = sum(math.log(t) - slope * math.log(s) for s, t in zip(sizes, times, strict=True))
+        level /= len(sizes)
+        ax.plot(sizes, [math.exp(level) * size**slope for size in sizes], color="0.4", lw=0.9)
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
+        ax.set_yscale("log")
+        ax.set_title(f"time ~ {axis.name}^{slope:.2f}", fontsize=9)
+        ax.set_xlabel(axis.name)
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].set_ylabel("training step (ms)")
+    figure.suptitle(f"{base.name}, {base.input}; {told['machine']}", fontsize=8)
+    return save(figure, path)

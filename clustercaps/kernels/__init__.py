@@ -3,13 +3,15 @@
 Backends, each tested against the first:
 
 - "reference": votes by one grouped convolution, routing in plain PyTorch. Works everywhere.
+- "chunked": plain PyTorch too, with the votes of a few images at a time and the gradient in closed
+  form: about half the time and a fraction of the memory. Needs no compiler.
 - "compiled": the same votes, and only the routing through `torch.compile`. The first call of every
   shape waits for the compiler (tens of seconds), so it is used only when asked for.
 - "cpu": one fused C++ kernel that never stores a vote; built on first use.
 - "triton": the same votes, and the routing in one pass over them on CUDA. Checked for correctness
   without a GPU only, so it is used only when asked for.
 
-"auto" takes "cpu" for tensors on CPU, and the reference elsewhere or where it cannot be built.
+"auto" takes "cpu" for tensors on CPU, "chunked" if that cannot be built, the reference elsewhere.
 The argument `backend` of a layer or the environment variable CLUSTERCAPS_BACKEND forces a path.
 """
 
@@ -24,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.errors import unknown
-from clustercaps.kernels import build, cluster_cpu, library
+from clustercaps.kernels import build, chunked, cluster_cpu, library
 from clustercaps.routing import Routing, get_routing
 
 __all__ = [
@@ -37,7 +39,7 @@ __all__ = [
     "status_table",
 ]
 
-BACKENDS = ("reference", "compiled", "cpu", "triton")
+BACKENDS = ("reference", "chunked", "compiled", "cpu", "triton")
 # Other routings have no fused form and take the reference whatever is asked for.
 FUSED_ROUTINGS = ("cluster", "uniform")
 
@@ -60,6 +62,7 @@ def available() -> dict[str, Availability]:
         compiled = Availability(True, "compiles on the first call of every shape, tens of seconds")
     return {
         "reference": Availability(True, "plain PyTorch, works everywhere"),
+        "chunked": Availability(True, "plain PyTorch, the votes of a few images at a time"),
         "compiled": compiled,
         "cpu": _cpu_availability(),
         "triton": _triton_availability(),
@@ -84,9 +87,11 @@ def choose(backend: str, device: str, routing: str = "cluster") -> str:
     if backend == "reference" or routing not in FUSED_ROUTINGS or _plain_only():
         return "reference"
     if backend == "auto":
-        return "cpu" if device == "cpu" and _cpu_loads(warn=True) else "reference"
-    if backend == "compiled":
-        state = available()["compiled"]
+        if device != "cpu":
+            return "reference"
+        return "cpu" if _cpu_loads(warn=True) else "chunked"
+    if backend in ("chunked", "compiled"):
+        state = available()[backend]
     elif backend == "triton":
         state = _triton_availability()
         if state.usable and device != "cuda" and not _triton_interpreted():
@@ -129,11 +134,15 @@ def cluster_capsules(
         backend: "auto" or a name from `BACKENDS`.
     """
     path = _choose_once(backend, x.device.type, routing)
-    if path == "cpu":
+    if path in ("cpu", "chunked"):
         inputs = cluster_cpu.like_conv2d(x, vote.weight, vote.bias)
+        uniform = routing == "uniform"
+        if inputs is not None and path == "chunked":
+            return chunked.cluster_capsules(
+                x, vote, inputs, clusters, votes, out_channels, uniform, eps
+            )
         if inputs is not None:
             stride, padding = vote.stride[0], int(vote.padding[0])
-            uniform = routing == "uniform"
             return cluster_cpu.cluster_capsules(
                 *inputs, stride, padding, clusters, votes, out_channels, uniform, eps
             )
@@ -223,7 +232,7 @@ def _cpu_loads(warn: bool) -> bool:
 @cache
 def _warn_once(failure: str) -> None:
     warnings.warn(
-        f"the fused CPU kernel is not used, the reference is: {failure}", UserWarning, stacklevel=2
+        f"the fused CPU kernel is not used, plain PyTorch is: {failure}", UserWarning, stacklevel=2
     )
 
 

@@ -211,8 +211,9 @@ def like_conv2d(
 
     None where conv2d would refuse or the kernel cannot compute: the reference then says why.
     """
-    if torch.is_autocast_enabled("cpu") and x.dtype != torch.float64:
-        dtype = torch.get_autocast_dtype("cpu")
+    device = x.device.type
+    if torch.is_autocast_enabled(device) and x.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(device)
         x, weight = x.to(dtype), weight.to(dtype)
         bias = None if bias is None else bias.to(dtype)
     same = x.dtype == weight.dtype and (bias is None or bias.dtype == x.dtype)

@@ -1,0 +1,143 @@
+"""The capsule layer in plain PyTorch, with the votes of a few images at a time.
+
+For machines without a compiler: votes that fit the cache are read again from there, and none are
+kept for the backward pass, which computes them again and has the gradient in closed form:
+
+    dv_ik = g r_i / (R K) (1 - (m_i - s) r_i^2 (v_ik - m_i)),   r = 1/spread, R = sum_i r_i
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+# Votes computed at a time, in bytes: about what the cache holds beside the weights.
+CHUNK = 8 * 2**20
+
+
+class Shape(NamedTuple):
+    """What the tensors of a layer do not say themselves."""
+
+    stride: int
+    padding: int
+    children: int
+    # Vote clusters of a parent, and votes in a cluster.
+    clusters: int
+    votes: int
+    uniform: bool
+    eps: float
+
+
+class ChunkedCapsules(torch.autograd.Function):
+    """Parents [B, C'*D', H', W'] of children [B, C*D, H, W], before the norm."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
+        """Parents, and what the backward pass needs: they themselves and R."""
+        parents, totals = [], []
+        for images in x.split(chunk_size(x, weight, shape)):
+            centroids, confidence, _ = statistics(cast_votes(images, weight, bias, shape), shape)
+            totals.append(confidence.sum(1))
+            parents.append((confidence * centroids).sum(1) / totals[-1])
+        parent, total = torch.cat(parents), torch.cat(totals)
+        ctx.save_for_backward(x, weight, bias, parent, total)
+        ctx.shape = shape
+        return parent.to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of children, weight and bias."""
+        x, weight, bias, parent, total = ctx.saved_tensors
+        shape: Shape = ctx.shape
+        wanted = [*ctx.needs_input_grad[:2], bias is not None and ctx.needs_input_grad[2]]
+        size = chunk_size(x, weight, shape)
+        of_x: list[Tensor] = []
+        of_weight = torch.zeros_like(weight, dtype=parent.dtype)
+        of_bias = None if bias is None else torch.zeros_like(bias, dtype=parent.dtype)
+        pull = gradient / (total * shape.votes)
+        for images, s, g in zip(x.split(size), parent.split(size), pull.split(size), strict=True):
+            votes = cast_votes(images, weight, bias, shape)
+            centroids, confidence, deviations = statistics(votes, shape)
+            share = g.unsqueeze(1) * confidence
+            of_votes = share.unsqueeze(2)
+            if not shape.uniform:
+                lean = (s.unsqueeze(1) - centroids) * confidence.square() * share
+                of_votes = deviations.mul_(lean.unsqueeze(2)).add_(of_votes)
+            of_votes = of_votes.expand_as(deviations).flatten(1, 3).to(x.dtype)
+            found = torch.ops.aten.convolution_backward(
+                of_votes,
+                images,
+                weight,
+                [len(weight)],
+                [shape.stride] * 2,
+                [shape.padding] * 2,
+                [1, 1],
+                False,
+                [0, 0],
+                shape.children,
+                wanted,
+            )
+            if wanted[0]:
+                of_x.append(found[0])
+            if wanted[1]:
+                of_weight += found[1]
+            if wanted[2]:
+                of_bias += found[2]
+        return (
+            torch.cat(of_x) if wanted[0] else None,
+            of_weight.to(weight.dtype) if wanted[1] else None,
+            of_bias.to(weight.dtype) if of_bias is not None and wanted[2] else None,
+            None,
+        )
+
+
+def cluster_capsules(
+    x: Tensor,
+    vote: nn.Conv2d,
+    inputs: tuple[Tensor, Tensor, Tensor | None],
+    clusters: int,
+    votes: int,
+    out_channels: int,
+    uniform: bool,
+    eps: float,
+) -> Tensor:
+    """Capsules [B, C', D', H', W'] of a layer before its norm; `inputs` in conv2d's dtype."""
+    children, weight, bias = inputs
+    shape = Shape(
+        vote.stride[0],
+        int(vote.padding[0]),
+        x.shape[1],
+        x.shape[1] * clusters,
+        votes,
+        uniform,
+        eps,
+    )
+    parents: Tensor = ChunkedCapsules.apply(children.flatten(1, 2), weight, bias, shape)
+    capsules: Tensor = parents.unflatten(1, (out_channels, -1))
+    return capsules
+
+
+def chunk_size(x: Tensor, weight: Tensor, shape: Shape) -> int:
+    """Images whose votes together make up a chunk; at least one."""
+    reach = 2 * shape.padding - weight.shape[-1]
+    height, width = ((side + reach) // shape.stride + 1 for side in x.shape[2:])
+    return max(1, CHUNK // (len(weight) * height * width * x.element_size()))
+
+
+def cast_votes(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
+    """Votes [B, I, K, C'*D', H', W'], in float32 or wider."""
+    votes = torch.conv2d(x, weight, bias, shape.stride, shape.padding, 1, shape.children)
+    votes = votes.to(torch.promote_types(votes.dtype, torch.float32))
+    clusters: Tensor = votes.unflatten(1, (shape.clusters, shape.votes, -1))
+    return clusters
+
+
+def statistics(votes: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
+    """Centroids m and confidence r [B, I, ...], and deviations v - m in place of the votes."""
+    centroids = votes.mean(2)
+    deviations = votes.sub_(centroids.unsqueeze(2))
+    if shape.uniform:
+        return centroids, torch.ones_like(centroids), deviations
+    return centroids, (deviations.square().mean(2) + shape.eps).rsqrt(), deviations

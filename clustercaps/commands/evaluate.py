@@ -27,7 +27,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     trained = Trained.open(arguments.run_folder)
     name = arguments.data or trained.settings.data
-    score = trained.score(name, arguments.split, arguments.data_dir)
+    score = trained.score(trained.open_images(name, arguments.split, arguments.data_dir))
     print(
         f"{trained.settings.model} from {arguments.run_folder} on {name} {arguments.split}: error "
         f"{score.error:.2f} % ({score.errors:,} of {score.total:,} images), top-5 error "

@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
     except Stopped as stopped:
         print(f"clustercaps: {stopped}")
         return stopped.exit_code
-    report(out, result, arguments.figures)
+    report(out, result, arguments.figures, arguments.data_dir)
     return 0
 
 
@@ -166,7 +166,9 @@ def numbers(text: str) -> list[int]:
     return [int(part) for part in text.split(",")]
 
 
-def report(out: Path, result: dict[str, Any], figures: bool = True) -> None:
+def report(
+    out: Path, result: dict[str, Any], figures: bool = True, data_dir: str | None = None
+) -> None:
     """Print a finished run's result and draw its figures, in the first of the processes."""
     from accelerate import PartialState
 
@@ -180,5 +182,5 @@ def report(out: Path, result: dict[str, Any], figures: bool = True) -> None:
         f"images) after epoch {result['epochs']}, {result['parameters']:,} parameters, "
         f"{result['train_seconds']:.0f} s of training"
     )
-    for path in draw_run(out) if figures else []:
+    for path in draw_run(out, data_dir) if figures else []:
         print(f"  {path}")

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import signal
 import time
 from dataclasses import asdict
 from typing import Any
@@ -36,9 +37,9 @@ class Trainer:
     Args:
         settings: What to do.
         folder: Where it goes, already opened by the first process.
+        accelerator: The engine, from `new_accelerator`.
         data_dir: Folder with the data's official files, if not the cache.
         save_every: Seconds between checkpoints within an epoch.
-        track: "tensorboard" or "wandb", to log there as well.
         workers: Processes that read streamed images.
     """
 
@@ -106,7 +107,9 @@ class Trainer:
                     self.state.save(self.folder.checkpoint)
                     saved = then = time.monotonic()
                 if outcome == STOP:
-                    raise Stopped(signals.number, self.folder.path, progress.epoch, progress.step)
+                    # The signal may have reached another process only.
+                    number = signals.number or signal.SIGTERM
+                    raise Stopped(number, self.folder.path, progress.epoch, progress.step)
                 bar.set_postfix_str(self._standing(), refresh=False)
                 bar.update()
 

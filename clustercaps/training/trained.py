@@ -40,8 +40,10 @@ class Trained:
             )
         return cls(from_pretrained(folder.model), settings, tuple(result["class_names"]))
 
-    def score(self, name: str, split: str = "test", data_dir: str | None = None) -> Score:
-        """Test the network on a set."""
+    def open_images(
+        self, name: str, split: str = "test", data_dir: str | None = None
+    ) -> data.Images | data.FolderImages:
+        """A set of images with the classes that the network was trained on."""
         images: data.Images | data.FolderImages
         if data.is_streamed(name):
             crop = self.model.img_size[0]
@@ -55,8 +57,13 @@ class Trained:
                 f"{name} has the classes {', '.join(names[:5])}, ...; the network was trained on "
                 f"{', '.join(self.class_names[:5])}, ..."
             )
+        return images
+
+    def score(self, images: data.Images | data.FolderImages) -> Score:
+        """Test the network on some images."""
         prepare = data.test_transform(self.settings.data)
-        return score(self.model, images, prepare, len(names), torch.device("cpu"))
+        classes = len(self.class_names)
+        return score(self.model, images, prepare, classes, torch.device("cpu"))
 
     @torch.no_grad()
     def predict(self, paths: Sequence[Path]) -> Iterator[Tensor]:

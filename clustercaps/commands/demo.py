@@ -26,7 +26,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.epochs is not None:
         changes["epochs"] = arguments.epochs
     settings = resolve("m1", "fashion-mnist-mini", "fast", **changes)
-    print("M1, a capsule network with cluster routing, on 10,000 images of Fashion-MNIST")
+    images = f"{arguments.limit or 10_000:,}"
+    print(f"M1, a capsule network with cluster routing, on {images} images of Fashion-MNIST")
     try:
         result = train(
             settings, arguments.out, resume=not arguments.fresh, overwrite=arguments.fresh

@@ -4,7 +4,6 @@ import contextlib
 import math
 import signal
 import time
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -282,16 +281,12 @@ def describe(line: dict[str, Any], settings: TrainSettings) -> str:
     )
 
 
-def new_accelerator(settings: TrainSettings, folder: RunFolder, track: str | None) -> Accelerator:
+def new_accelerator(folder: RunFolder, track: str | None) -> Accelerator:
     """The engine: one process, or as many as torchrun started; GPUs where there are any."""
-    accelerator = Accelerator(
+    return Accelerator(
         cpu=not torch.accelerator.is_available(),
         # Mixed precision is the loop's own: the engine allows only one choice per process.
         mixed_precision="no",
         log_with=track,
-        project_dir=str(folder.path),
+        project_dir=str(folder.tracker),
     )
-    if track:
-        flat = {k: v for k, v in asdict(settings).items() if not isinstance(v, dict)}
-        accelerator.init_trackers("clustercaps", flat)
-    return accelerator

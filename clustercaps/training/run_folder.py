@@ -15,6 +15,7 @@ METRICS = "metrics.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
 RESULT = "result.json"
 MODEL = "model"
+TRACKER = "tracker"
 LOCK = ".lock"
 
 
@@ -38,6 +39,11 @@ class RunFolder:
     def model(self) -> Path:
         """The finished network, as `save_pretrained` writes it."""
         return self.path / MODEL
+
+    @property
+    def tracker(self) -> Path:
+        """Where TensorBoard or W&B keep their files, if they are used."""
+        return self.path / TRACKER
 
     @property
     def result(self) -> dict[str, Any] | None:
@@ -120,7 +126,8 @@ class RunFolder:
         self._lock = lock
 
     def _clear(self) -> None:
-        shutil.rmtree(self.model, ignore_errors=True)
+        for folder in (self.model, self.tracker):
+            shutil.rmtree(folder, ignore_errors=True)
         for entry in self.path.iterdir():
             if entry.is_file() and entry.name != LOCK:
                 entry.unlink()

@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def train(
         workers: Processes that read streamed images.
     """
     folder = RunFolder(out)
-    accelerator = new_accelerator(settings, folder, track)
+    accelerator = new_accelerator(folder, track)
     refusal: str | None = None
     if accelerator.is_main_process:
         try:
@@ -51,6 +51,9 @@ def train(
     try:
         if folder.result is not None:
             return folder.result
+        if track:
+            plain = {k: v for k, v in asdict(settings).items() if not isinstance(v, dict)}
+            accelerator.init_trackers("clustercaps", plain)
         trainer = Trainer(settings, folder, accelerator, data_dir, save_every, workers)
         return trainer.run()
     finally:

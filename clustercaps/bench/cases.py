@@ -15,7 +15,7 @@ from clustercaps.models import CapsuleNet, create_model
 PAPER_MODELS = ("m1", "m2", "m3", "m4", "s1", "s2", "s3", "s4")
 CLASSES = 10
 # Slowest first. Triton is missing on purpose: everything here runs on CPU, where it is interpreted.
-CPU_BACKENDS = ("reference", "compiled", "cpu")
+CPU_BACKENDS = ("reference", "chunked", "compiled", "cpu")
 
 
 @dataclass(frozen=True)

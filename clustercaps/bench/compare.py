@@ -95,7 +95,7 @@ def those_that_fit(pairs: list[tuple[Case, str]]) -> tuple[list[tuple[Case, str]
     for case, name in pairs:
         votes = vote_bytes(case)
         stored = votes[case.layer - 1] if case.layer else sum(votes)
-        needed = 0.0 if name == "cpu" else EAGER_COPIES * stored
+        needed = 0.0 if name in ("cpu", "chunked") else EAGER_COPIES * stored
         if free is None or needed < 0.9 * free:
             kept.append((case, name))
             continue
@@ -170,7 +170,7 @@ def time_all(
 def as_result(case: Case, name: str, measure: str, timing: Timing) -> Result:
     """A timing in milliseconds with the work that was done in it."""
     # Only the fused kernel computes votes twice; the others keep them.
-    work = gflop(case, measure, recomputes=name == "cpu")
+    work = gflop(case, measure, recomputes=name in ("cpu", "chunked"))
     return Result(
         *(case, name, measure, 1e3 * timing.median, 1e3 * timing.iqr, timing.measurements, work)
     )

@@ -33,8 +33,9 @@ Buffer<S> pack_votes(const Layer& layer, const S* weight) {
       const int64_t cluster = row / parents, parent = row % parents;
       const S* from = weight + (cluster * votes * parents + parent) * taps;
       S* to = packed.get() + row * taps * votes;
-      for (const int64_t offset : offsets) {
-        for (int64_t k = 0; k < votes; ++k) *to++ = from[offset + k * parents * taps];
+      // Taps innermost: there are often too few votes for a loop of their own.
+      for (int64_t k = 0; k < votes; ++k, from += parents * taps) {
+        for (int64_t tap = 0; tap < taps; ++tap) to[tap * votes + k] = from[offsets[tap]];
       }
     }
   });

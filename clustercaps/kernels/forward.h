@@ -33,8 +33,9 @@ Buffer<S> pack_votes(const Layer& layer, const S* weight) {
       const int64_t cluster = row / parents, parent = row % parents;
       const S* from = weight + (cluster * votes * parents + parent) * taps;
       S* to = packed.get() + row * taps * votes;
-      for (const int64_t offset : offsets) {
-        for (int64_t k = 0; k < votes; ++k) *to++ = from[offset + k * parents * taps];
+      // Taps innermost: there are often too few votes for a loop of their own.
+      for (int64_t k = 0; k < votes; ++k, from += parents * taps) {
+        for (int64_t tap = 0; tap < taps; ++tap) to[tap * votes + k] = from[offsets[tap]];
       }
     }
   });
@@ -120,21 +121,24 @@ class ForwardChunk {
     std::fill_n(total_.get(), size, S(0));
     for (int64_t child = 0; child < layer_.in_channels; ++child) {
       gather_patches(offsets_, tile_, planes_of(child, 0), patches_.get());
-      for (int64_t n = 0; n < layer_.clusters; ++n) add_cluster(child * layer_.clusters + n);
+      // Panels outside clusters: a panel's sums stay in the nearest cache.
+      for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
+        for (int64_t n = 0; n < layer_.clusters; ++n) {
+          add_cluster(child * layer_.clusters + n, panel);
+        }
+      }
     }
   }
 
-  void add_cluster(int64_t cluster) {
+  void add_cluster(int64_t cluster, int64_t panel) {
     const int64_t taps = layer_.taps(), votes = layer_.votes, width = job_.panels.width;
-    for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
-      const S* patches = patches_.get() + panel * taps * width;
-      for (int64_t parent = 0; parent < parents_; ++parent) {
-        const int64_t row = cluster * layer_.parents + first_parent_ + parent;
-        const int64_t at = (panel * parents_ + parent) * width;
-        job_.panels.forward({job_.weight + row * taps * votes, job_.bias + row * votes, patches,
-                             taps, votes, job_.eps, layer_.uniform != 0, scratch_.get()},
-                            sum_.get() + at, total_.get() + at);
-      }
+    const S* patches = patches_.get() + panel * taps * width;
+    for (int64_t parent = 0; parent < parents_; ++parent) {
+      const int64_t row = cluster * layer_.parents + first_parent_ + parent;
+      const int64_t at = (panel * parents_ + parent) * width;
+      job_.panels.forward({job_.weight + row * taps * votes, job_.bias + row * votes, patches,
+                           taps, votes, job_.eps, layer_.uniform != 0, scratch_.get()},
+                          sum_.get() + at, total_.get() + at);
     }
   }
 

@@ -49,22 +49,21 @@ struct Layer {
 inline int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
 // Where a map row's numbers lie in its padded row: column w in phase (w + padding) % stride.
-// Calls one(w, offset) for single numbers and pairs(w, even, odd, count) for stretches of a row of
-// stride 2, so that the compiler can shuffle vectors there.
+// Calls one(w, offset) for single numbers and pairs(even, odd, count) for a row of stride 2, with
+// the offsets of its first two columns: whole vectors from the row's start, for the compiler to
+// shuffle.
 template <typename One, typename Pairs>
 CAPS_INLINE void for_each_column(const Layer& layer, int64_t phase_size, One one, Pairs pairs) {
   const int64_t stride = layer.stride, width = layer.width;
-  int64_t phase = layer.padding % stride, at = layer.padding / stride;
-  for (int64_t w = 0; w < width;) {
-    if (stride == 2 && phase == 0 && w + 1 < width) {
-      const int64_t count = (width - w) / 2;
-      pairs(w, at, phase_size + at, count);
-      w += 2 * count, at += count;
-      continue;
-    }
-    one(w++, phase * phase_size + at);
-    if (++phase == stride) phase = 0, ++at;
+  const auto offset = [&](int64_t w) {
+    return (w + layer.padding) % stride * phase_size + (w + layer.padding) / stride;
+  };
+  int64_t w = 0;
+  if (stride == 2) {
+    pairs(offset(0), offset(1), width / 2);
+    w = width / 2 * 2;
   }
+  for (; w < width; ++w) one(w, offset(w));
 }
 
 // Calls visit(row of the image, padded row of the planes).
@@ -90,10 +89,10 @@ void pad_planes(const Layer& layer, const S* image, S* planes) {
     }
     for_each_column(
         layer, phase, [&](int64_t w, int64_t at) { padded[at] = row[w]; },
-        [&](int64_t w, int64_t even, int64_t odd, int64_t count) {
+        [&](int64_t even, int64_t odd, int64_t count) {
           for (int64_t i = 0; i < count; ++i) {
-            padded[even + i] = row[w + 2 * i];
-            padded[odd + i] = row[w + 2 * i + 1];
+            padded[even + i] = row[2 * i];
+            padded[odd + i] = row[2 * i + 1];
           }
         });
   });
@@ -110,10 +109,10 @@ void crop_planes(const Layer& layer, const S* planes, S* image) {
     }
     for_each_column(
         layer, phase, [&](int64_t w, int64_t at) { row[w] = padded[at]; },
-        [&](int64_t w, int64_t even, int64_t odd, int64_t count) {
+        [&](int64_t even, int64_t odd, int64_t count) {
           for (int64_t i = 0; i < count; ++i) {
-            row[w + 2 * i] = padded[even + i];
-            row[w + 2 * i + 1] = padded[odd + i];
+            row[2 * i] = padded[even + i];
+            row[2 * i + 1] = padded[odd + i];
           }
         });
   });

@@ -1,6 +1,8 @@
 // The inner loops: votes of one cluster for one parent and one panel of positions, in registers.
 #pragma once
 
+#include <algorithm>
+
 #include "simd.h"
 
 namespace caps {
@@ -65,43 +67,67 @@ CAPS_INLINE void cast_votes(const Panel<S>& panel, int64_t first, Vec<S> (&sums)
 }
 
 // Centroid and confidence r = 1 / sqrt(variance + eps) from the votes; the votes become their
-// differences from the centroid. `vote(k)` is a reference to the k-th vote.
-template <typename S, typename Vote>
-CAPS_INLINE void summarise(int64_t votes, S eps, Vote vote, Vec<S>& centroid, Vec<S>& confidence) {
+// differences from the centroid. `vote(k, v)` is a reference to the k-th vote at the v-th vector of
+// positions. Vectors innermost: their chains of dependent steps run side by side.
+template <typename S, int Vectors, typename Vote>
+CAPS_INLINE void summarise(int64_t votes, S eps, Vote vote, Vec<S> (&centroid)[Vectors],
+                           Vec<S> (&confidence)[Vectors]) {
   const S share = S(1) / static_cast<S>(votes);
-  centroid = vote(0);
-  for (int64_t k = 1; k < votes; ++k) centroid += vote(k);
-  centroid *= share;
-  Vec<S> squares{};
-  for (int64_t k = 0; k < votes; ++k) {
-    vote(k) -= centroid;
-    squares += vote(k) * vote(k);
+  CAPS_UNROLL
+  for (int v = 0; v < Vectors; ++v) centroid[v] = vote(0, v);
+  for (int64_t k = 1; k < votes; ++k) {
+    CAPS_UNROLL
+    for (int v = 0; v < Vectors; ++v) centroid[v] += vote(k, v);
   }
-  const Vec<S> variance = squares * share + eps;
+  CAPS_UNROLL
+  for (int v = 0; v < Vectors; ++v) centroid[v] *= share, confidence[v] = Vec<S>{};
+  for (int64_t k = 0; k < votes; ++k) {
+    CAPS_UNROLL
+    for (int v = 0; v < Vectors; ++v) {
+      vote(k, v) -= centroid[v];
+      confidence[v] += vote(k, v) * vote(k, v);
+    }
+  }
+  CAPS_UNROLL
+  for (int v = 0; v < Vectors; ++v) confidence[v] = confidence[v] * share + eps;
   // Without eps the variance may be zero, which the bit-level guess takes for a small number.
-  confidence = eps > S(1e-30) ? inverse_sqrt(variance) : exact_inverse_sqrt<S>(variance);
+  if (eps > S(1e-30)) {
+    inverse_sqrt(confidence);
+  } else {
+    exact_inverse_sqrt<S>(confidence);
+  }
 }
 
 // sum [width] += r * centroid, total [width] += r.
-template <typename S, typename Vote>
+template <typename S, int Vectors, typename Vote>
 CAPS_INLINE void add_centroid(const Panel<S>& panel, int64_t votes, Vote vote, S* sum, S* total) {
-  Vec<S> centroid, confidence;
+  Vec<S> centroid[Vectors], confidence[Vectors];
   summarise<S>(votes, panel.eps, vote, centroid, confidence);
-  if (panel.uniform) confidence = Vec<S>{} + S(1);
-  store(sum, load(sum) + confidence * centroid);
-  store(total, load(total) + confidence);
+  CAPS_UNROLL
+  for (int v = 0; v < Vectors; ++v, sum += kLanes<S>, total += kLanes<S>) {
+    if (panel.uniform) confidence[v] = Vec<S>{} + S(1);
+    store(sum, load(sum) + confidence[v] * centroid[v]);
+    store(total, load(total) + confidence[v]);
+  }
 }
 
 // The votes become their gradients, from the parent and `pull`, which is the parent's gradient over
 // (total * votes): pull * r * (1 - (m - s) * r^2 * (v_k - m)).
-template <typename S, typename Vote>
+template <typename S, int Vectors, typename Vote>
 CAPS_INLINE void differentiate(const Panel<S>& panel, int64_t votes, Vote vote, const S* pull,
                                const S* parent) {
-  Vec<S> centroid, confidence;
-  summarise<S>(votes, panel.eps, vote, centroid, confidence);
-  const Vec<S> even = load(pull) * confidence;
-  const Vec<S> spread = even * (centroid - load(parent)) * (confidence * confidence);
-  for (int64_t k = 0; k < votes; ++k) vote(k) = even - spread * vote(k);
+  Vec<S> spread[Vectors], even[Vectors];
+  summarise<S>(votes, panel.eps, vote, spread, even);
+  CAPS_UNROLL
+  for (int v = 0; v < Vectors; ++v) {
+    const Vec<S> square = even[v] * even[v];
+    even[v] *= load(pull + v * kLanes<S>);
+    spread[v] = even[v] * (spread[v] - load(parent + v * kLanes<S>)) * square;
+  }
+  for (int64_t k = 0; k < votes; ++k) {
+    CAPS_UNROLL
+    for (int v = 0; v < Vectors; ++v) vote(k, v) = even[v] - spread[v] * vote(k, v);
+  }
 }
 
 // Up to kMaxVotes votes, all in registers.
@@ -113,36 +139,28 @@ struct InRegisters {
   static void forward(const Panel<S>& panel, S* sum, S* total) {
     Vec<S> votes[K][kVectors];
     cast_votes<S, K, kVectors>(panel, 0, votes);
-    CAPS_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const int at = v * kLanes<S>;
-      auto vote = [&](int64_t k) -> Vec<S>& { return votes[k][v]; };
-      add_centroid<S>(panel, K, vote, sum + at, total + at);
-    }
+    auto vote = [&](int64_t k, int v) -> Vec<S>& { return votes[k][v]; };
+    add_centroid<S, kVectors>(panel, K, vote, sum, total);
   }
 
   static void backward(const Panel<S>& panel, const S* pull, const S* parent, S* gradients) {
     Vec<S> votes[K][kVectors];
     cast_votes<S, K, kVectors>(panel, 0, votes);
+    auto vote = [&](int64_t k, int v) -> Vec<S>& { return votes[k][v]; };
+    differentiate<S, kVectors>(panel, K, vote, pull, parent);
     CAPS_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const int at = v * kLanes<S>;
-      auto vote = [&](int64_t k) -> Vec<S>& { return votes[k][v]; };
-      differentiate<S>(panel, K, vote, pull + at, parent + at);
+    for (int k = 0; k < K; ++k) {
+      S* to = gradients + k * kGradientStride<S>;
       CAPS_UNROLL
-      for (int k = 0; k < K; ++k) store(gradients + k * kGradientStride<S> + at, vote(k));
+      for (int v = 0; v < kVectors; ++v) store(to + v * kLanes<S>, votes[k][v]);
     }
   }
 
   static void learn(const Panel<S>& panel, const S* pull, const S* parent, S* sums) {
     Vec<S> votes[K][kVectors];
     cast_votes<S, K, kVectors>(panel, 0, votes);
-    CAPS_UNROLL
-    for (int v = 0; v < kVectors; ++v) {
-      const int at = v * kLanes<S>;
-      auto vote = [&](int64_t k) -> Vec<S>& { return votes[k][v]; };
-      differentiate<S>(panel, K, vote, pull + at, parent + at);
-    }
+    auto vote = [&](int64_t k, int v) -> Vec<S>& { return votes[k][v]; };
+    differentiate<S, kVectors>(panel, K, vote, pull, parent);
     const S* patches = panel.patches;
     for (int64_t tap = 0; tap < panel.taps; ++tap, patches += kWidth, sums += K * kLanes<S>) {
       Vec<S> x[kVectors];
@@ -192,27 +210,21 @@ struct InMemory {
 
   static void forward(const Panel<S>& panel, S* sum, S* total) {
     cast_all(panel);
-    for (int at = 0; at < kWidth; at += kLanes<S>) {
-      S* column = panel.scratch + at;
-      auto vote = [&](int64_t k) -> Vec<S>& {
-        return *reinterpret_cast<Vec<S>*>(column + k * kWidth);
-      };
-      add_centroid<S>(panel, panel.votes, vote, sum + at, total + at);
-    }
+    auto vote = [&](int64_t k, int v) -> Vec<S>& { return stored(panel, k, v); };
+    add_centroid<S, kVectors>(panel, panel.votes, vote, sum, total);
   }
 
   static void backward(const Panel<S>& panel, const S* pull, const S* parent, S* gradients) {
     cast_all(panel);
-    for (int at = 0; at < kWidth; at += kLanes<S>) {
-      S* column = panel.scratch + at;
-      auto vote = [&](int64_t k) -> Vec<S>& {
-        return *reinterpret_cast<Vec<S>*>(column + k * kWidth);
-      };
-      differentiate<S>(panel, panel.votes, vote, pull + at, parent + at);
-      for (int64_t k = 0; k < panel.votes; ++k) {
-        store(gradients + k * kGradientStride<S> + at, vote(k));
-      }
+    auto vote = [&](int64_t k, int v) -> Vec<S>& { return stored(panel, k, v); };
+    differentiate<S, kVectors>(panel, panel.votes, vote, pull, parent);
+    for (int64_t k = 0; k < panel.votes; ++k) {
+      std::copy_n(panel.scratch + k * kWidth, kWidth, gradients + k * kGradientStride<S>);
     }
+  }
+
+  static Vec<S>& stored(const Panel<S>& panel, int64_t k, int v) {
+    return *reinterpret_cast<Vec<S>*>(panel.scratch + k * kWidth + v * kLanes<S>);
   }
 
   static constexpr void (*learn)(const Panel<S>&, const S*, const S*, S*) = nullptr;

@@ -68,24 +68,38 @@ CAPS_INLINE void store(S* to, Vec<S> value) {
   *reinterpret_cast<Vec<S>*>(to) = value;
 }
 
-// 1 / sqrt(x). A bit-level guess (3 % off) and three Newton steps reach float32 precision on the
-// multiply units alone; the divider would be the bottleneck of layers with few taps.
-CAPS_INLINE Vec<float> inverse_sqrt(Vec<float> x) {
+// x becomes 1 / sqrt(x). A bit-level guess (3 % off), a step of third order (1e-4) and one of Newton
+// reach float32 precision on the multiply units alone; the divider would be the bottleneck of layers
+// with few taps. Step by step for all vectors, so that none waits for its own last result.
+template <int Vectors>
+CAPS_INLINE void inverse_sqrt(Vec<float> (&x)[Vectors]) {
   typedef SimdOf<float>::Bits Bits;
-  Bits guess = 0x5f375a86 - ((Bits)x >> 1);
-  Vec<float> y = (Vec<float>)guess;
-  const Vec<float> half = x * 0.5f;
-  for (int step = 0; step < 3; ++step) y = y * (1.5f - (half * y) * y);
-  return y;
+  Vec<float> y[Vectors], w[Vectors];
+  CAPS_UNROLL
+  for (int v = 0; v < Vectors; ++v) {
+    const Bits guess = 0x5f375a86 - ((Bits)x[v] >> 1);
+    y[v] = (Vec<float>)guess;
+    x[v] *= 0.5f;
+  }
+  CAPS_UNROLL
+  for (int v = 0; v < Vectors; ++v) w[v] = x[v] * y[v] * y[v];
+  CAPS_UNROLL
+  for (int v = 0; v < Vectors; ++v) y[v] *= 1.875f - w[v] * (2.5f - 1.5f * w[v]);
+  CAPS_UNROLL
+  for (int v = 0; v < Vectors; ++v) x[v] = y[v] * (1.5f - x[v] * y[v] * y[v]);
 }
 
-template <typename S>
-CAPS_INLINE Vec<S> exact_inverse_sqrt(Vec<S> x) {
-  for (int lane = 0; lane < kLanes<S>; ++lane) x[lane] = S(1) / std::sqrt(x[lane]);
-  return x;
+template <typename S, int Vectors>
+CAPS_INLINE void exact_inverse_sqrt(Vec<S> (&x)[Vectors]) {
+  for (Vec<S>& one : x) {
+    for (int lane = 0; lane < kLanes<S>; ++lane) one[lane] = S(1) / std::sqrt(one[lane]);
+  }
 }
 
-CAPS_INLINE Vec<double> inverse_sqrt(Vec<double> x) { return exact_inverse_sqrt<double>(x); }
+template <int Vectors>
+CAPS_INLINE void inverse_sqrt(Vec<double> (&x)[Vectors]) {
+  exact_inverse_sqrt<double>(x);
+}
 
 // Zeroed scratch on cache-line boundaries, with one spare line after the end: copies in whole
 // vectors may read or write a little past the last element they mean.

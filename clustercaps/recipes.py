@@ -111,7 +111,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "schedule": "step",
         "weight_decay": 5e-4,
     },
-    # For short runs; chosen on the validation fifth of fashion-mnist-mini (docs/training.md).
+    # For short runs; how it was chosen, and what was not tuned: docs/training.md.
     "fast": {
         "epochs": 12,
         "batch_size": 64,

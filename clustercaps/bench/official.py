@@ -36,6 +36,7 @@ def load_class(folder: Path) -> Any:
     try:
         spec.loader.exec_module(module)
         return module.CapsuleNetwork
+    # Somebody else's file can fail in any way: whatever it is, it is not what was asked for.
     except Exception as error:
         raise ValueError(f"{path} is not the authors' network: {error!r}") from error
 

@@ -13,7 +13,15 @@ from torch.types import Device
 
 from clustercaps import kernels
 from clustercaps.errors import at_least
-from clustercaps.routing import EPS, get_routing, vote_statistics
+from clustercaps.routing import (
+    EPS,
+    ClusterRouting,
+    Routing,
+    cluster_route,
+    create_routing,
+    get_routing,
+    vote_statistics,
+)
 
 # One side length for both, or (height, width); a list is what JSON makes of a tuple.
 Size = int | tuple[int, int] | list[int]
@@ -53,7 +61,8 @@ class ClusterCapsules2d(nn.Module):
             dim and position, so it needs to know them; without `in_size` it normalises without
             learned numbers, and the layer takes maps of any size.
         norm: Whether to end with layer norm.
-        routing: A name from `clustercaps.list_routings()`.
+        routing: A name from `clustercaps.list_routings()`. Routings other than "cluster" and
+            "uniform" see every vote as a child's; their learned numbers are in `router`.
         eps: Added to the variance of the votes.
         bias: Whether votes have a bias.
         backend: How to compute it: "auto", or a name from `clustercaps.kernels.BACKENDS`.
@@ -103,7 +112,10 @@ class ClusterCapsules2d(nn.Module):
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         self.in_size = None if in_size is None else pair(in_size)
         self.routing, self.eps, self.backend = routing, eps, backend
-        get_routing(routing)
+        self.router: Routing | None = None
+        if not issubclass(get_routing(routing), ClusterRouting):
+            self.router = self._build_router()
+            self.router.to(device=device, dtype=dtype)
 
         # One group per child channel; its outputs are (clusters, votes, out_channels, out_dim).
         self.vote = nn.Conv2d(
@@ -146,6 +158,14 @@ class ClusterCapsules2d(nn.Module):
         With `trace`, also returns the votes, centroids, spread and routing weights.
         """
         self._check_input(x)
+        if self.router is not None:
+            if trace:
+                raise ValueError(
+                    f"a trace shows clusters of votes, which {self.routing!r} routing has not; "
+                    "layer.router(layer.cast_votes(x).flatten(1, 2)) has its couplings"
+                )
+            capsules: Tensor = self.router(self.cast_votes(x).flatten(1, 2)).capsules
+            return capsules if self.norm is None else self.norm(capsules)
         if not trace:
             capsules = kernels.cluster_capsules(
                 x,
@@ -158,15 +178,29 @@ class ClusterCapsules2d(nn.Module):
                 backend=self.backend,
             )
             return capsules if self.norm is None else self.norm(capsules)
-        votes = self.vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
-        votes = votes.unflatten(
-            1,
-            (self.in_channels * self.clusters, self.votes, self.out_channels, self.out_dim),
-        )  # [B, I, K, C', D', H', W']
-        capsules, weights = get_routing(self.routing)(votes, eps=self.eps)
+        votes = self.cast_votes(x)
+        capsules, weights = cluster_route(votes, routing=self.routing, eps=self.eps)
         if self.norm is not None:
             capsules = self.norm(capsules)
         return capsules, RoutingTrace(votes, *vote_statistics(votes, self.eps), weights)
+
+    def cast_votes(
+        self, x: Children
+    ) -> Float[Tensor, "batch clusters votes channels dim height width"]:
+        """The votes themselves, which the fused kernels never store."""
+        votes = self.vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
+        return votes.unflatten(  # type: ignore[no-any-return]
+            1, (self.in_channels * self.clusters, self.votes, self.out_channels, self.out_dim)
+        )
+
+    def _build_router(self) -> Routing:
+        children = self.in_channels * self.clusters * self.votes
+        if get_routing(self.routing).takes_poses:
+            raise ValueError(
+                f"{self.routing!r} routing reads the poses of single children, which votes from a "
+                "neighbourhood do not have; it has networks of its own: clustercaps models"
+            )
+        return create_routing(self.routing, children, self.out_channels, self.out_dim)
 
     def _check_input(self, x: Tensor) -> None:
         if x.ndim != 5:

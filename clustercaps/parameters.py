@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from clustercaps.models import create_model, list_models
+from clustercaps.models.peers import PEERS
 
 # Data set -> what it asks of a network.
 TASKS: dict[str, dict[str, Any]] = {
@@ -84,11 +85,16 @@ def classifier_table() -> dict[str, dict[str, Cell]]:
     return {name: {data: classifier_cell(name, data) for data in TASKS} for name in CLASSIFIERS}
 
 
+def peer_networks() -> dict[str, Cell]:
+    """The networks of other papers as they are registered."""
+    return {name: Cell(count_parameters(name)) for name in PEERS}
+
+
 def other_networks() -> dict[str, Cell]:
-    """The remaining networks as they are registered."""
+    """The remaining networks of the paper as they are registered."""
     cells = {}
     for name in list_models():
-        if name not in CLASSIFIERS:
+        if name not in CLASSIFIERS and name not in PEERS:
             count = count_parameters(name)
             printed = next(iter(printed_counts().get(name, {}).values()), None)
             cells[name] = Cell(count, printed, "" if not printed or fits(count, printed) else "+")

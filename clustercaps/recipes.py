@@ -8,6 +8,7 @@ import json
 import types
 import typing
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from clustercaps.errors import at_least, unknown
@@ -28,7 +29,16 @@ class TrainSettings:
     epochs: int = setting("passes over the training images")
     batch_size: int = setting("images in a step, over all processes", 64)
     lr: float = setting("peak learning rate", 0.1)
-    schedule: str = setting("step: x0.1 at every third of the run; cosine: to 0", "step")
+    optimizer: str = setting("sgd, adam, rmsprop or radam", "sgd")
+    schedule: str = setting(
+        "step: falls by lr_decay at each of the drops; cosine: to 0; exponential: by lr_decay "
+        "every decay_epochs, smoothly; constant",
+        "step",
+    )
+    lr_decay: float = setting("factor of the schedules step and exponential", 0.1)
+    drops: str = setting("step: shares of the run after which the rate falls", "1/3,2/3")
+    decay_epochs: float = setting("exponential: epochs in which it falls by lr_decay", 1.0)
+    lr_floor: float = setting("exponential: smallest learning rate", 0.0)
     warmup_epochs: float = setting("epochs in which the learning rate rises from 0", 0.0)
     momentum: float = setting("momentum of SGD", 0.0)
     nesterov: bool = setting("Nesterov's form of momentum", False)
@@ -54,7 +64,7 @@ class TrainSettings:
             at_least(name, getattr(self, name), 1)
         for name in ("limit", "img_size", "seed"):
             at_least(name, getattr(self, name), 0)
-        for name in ("lr", "weight_decay", "clip_norm", "warmup_epochs", "momentum"):
+        for name in ("lr", "weight_decay", "clip_norm", "warmup_epochs", "momentum", "lr_floor"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
         for name in ("momentum", "label_smoothing", "average"):
@@ -62,7 +72,8 @@ class TrainSettings:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         choices = {
             "recipe": tuple(RECIPES),
-            "schedule": ("step", "cosine"),
+            "optimizer": ("sgd", "adam", "rmsprop", "radam"),
+            "schedule": ("step", "cosine", "exponential", "constant"),
             "precision": ("float32", "bf16"),
         }
         for name, allowed in choices.items():
@@ -75,6 +86,14 @@ class TrainSettings:
         from clustercaps.models.registry import check_settings
 
         check_settings(self.model, self.model_settings)
+        if not 0 < self.lr_decay <= 1 or self.decay_epochs <= 0:
+            raise ValueError(
+                "lr_decay must be in (0, 1] and decay_epochs positive, got "
+                f"{self.lr_decay} and {self.decay_epochs}"
+            )
+        check_drops(self.drops)
+        if self.momentum and self.optimizer != "sgd":
+            raise ValueError(f"momentum is for sgd, not for {self.optimizer}; leave it out")
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs momentum > 0; set momentum 0.9 or drop nesterov")
         if self.warmup_epochs >= self.epochs:
@@ -126,16 +145,42 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 
-def resolve(model: str, data: str, recipe: str = "fast", **overrides: Any) -> TrainSettings:
-    """A recipe with some of its settings changed; unknown names are refused."""
+def recipe_of(model: str, recipe: str | None = None) -> tuple[str, dict[str, Any]]:
+    """The recipe's name and settings for a network.
+
+    "paper" is what the paper that introduced the network did. It is the default for networks of
+    other papers than cluster routing's, and "fast" is then the same with few epochs.
+    """
+    from clustercaps.peer_recipes import PEER_RECIPES
+
+    own = PEER_RECIPES.get(model)
+    recipe = recipe or ("fast" if own is None else "paper")
     if recipe not in RECIPES:
         raise ValueError(unknown("recipe", recipe, RECIPES))
+    if own is None:
+        return recipe, RECIPES[recipe]
+    return recipe, own if recipe == "paper" else {**own, "epochs": RECIPES["fast"]["epochs"]}
+
+
+def resolve(model: str, data: str, recipe: str | None = None, **overrides: Any) -> TrainSettings:
+    """A recipe with some of its settings changed; unknown names are refused."""
+    recipe, start = recipe_of(model, recipe)
     known = [f.name for f in dataclasses.fields(TrainSettings)]
     for name in overrides:
         if name not in known:
             raise ValueError(unknown("setting", name, known))
-    chosen = {"model": model, "data": data, "recipe": recipe, **RECIPES[recipe], **overrides}
+    chosen = {"model": model, "data": data, "recipe": recipe, **start, **overrides}
     return TrainSettings(**chosen)
+
+
+def check_drops(text: str) -> None:
+    """Refuse drops that are not shares of the run, such as "1/3,2/3"."""
+    try:
+        good = all(0 < Fraction(part) < 1 for part in text.split(",") if part)
+    except (ValueError, ZeroDivisionError):
+        good = False
+    if not good:
+        raise ValueError(f'drops must be shares of the run such as "1/3,2/3", got {text!r}')
 
 
 def from_json(text: str, source: str) -> TrainSettings:

@@ -2,13 +2,14 @@
 
     import clustercaps as cc
 
-    cc.testing.assert_routing_contract(my_routing)
+    cc.testing.assert_routing_contract(lambda: MyRouting(children=6, parents=3, dim=4))
 
-A routing is a function `(votes, *, eps) -> (capsules, weights)` with votes
-[B, clusters, K, *parent], capsules [B, *parent] and weights [B, clusters, *parent].
+A routing is a module from votes [B, children, parents, dim, *positions] to `Routed`; see
+`clustercaps.routing.base`.
 """
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +18,12 @@ from clustercaps.routing import Routing
 
 __all__ = [
     "assert_close",
+    "assert_competition",
     "assert_finite",
     "assert_matches_reference",
-    "assert_permutation_invariant",
+    "assert_order_does_not_matter",
     "assert_routing_contract",
-    "assert_scale_free_weights",
-    "assert_weights_sum_to_one",
+    "draw_input",
     "equivariance_error",
 ]
 
@@ -30,7 +31,7 @@ __all__ = [
 EXTREMES: dict[str, Callable[[Tensor], Tensor]] = {
     "ordinary": lambda votes: votes,
     "zero": torch.zeros_like,
-    "identical votes": lambda votes: votes[:, :, :1].expand_as(votes),
+    "identical votes": lambda votes: votes[:, :1].expand_as(votes),
     "scaled by 1e4": lambda votes: votes * 1e4,
     "scaled by 1e-4": lambda votes: votes * 1e-4,
 }
@@ -57,65 +58,123 @@ def assert_finite(name: str, *tensors: Tensor | None) -> None:
             raise AssertionError(f"{name}: {bad} of {tensor.numel()} values are not finite")
 
 
-def assert_weights_sum_to_one(routing: Routing, votes: Tensor, tolerance: float = 1e-5) -> None:
-    """Routing weights are not negative and sum to 1 over the clusters."""
-    _, weights = routing(votes)
-    if not (weights >= 0).all():
-        raise AssertionError(f"a routing weight is negative: {float(weights.min())}")
-    total = weights.sum(1)
-    torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=tolerance)
+def draw_input(
+    routing: Routing,
+    batch: int = 2,
+    positions: Sequence[int] = (),
+    in_dim: int = 3,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Random arguments for a routing: votes, and activations and poses where it takes them."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, *positions, generator=generator, dtype=dtype)
+
+    children, parents = routing.children_count, routing.parents_count
+    inputs = {"votes": draw(batch, children, parents, routing.dim)}
+    if routing.takes_activations:
+        logits = draw(batch, children)
+        inputs["activations"] = logits if routing.activations_are_logits else logits.sigmoid()
+    if routing.takes_poses:
+        inputs["poses"] = draw(batch, children, in_dim)
+    return inputs
 
 
-def assert_permutation_invariant(routing: Routing, votes: Tensor, tolerance: float = 1e-5) -> None:
-    """The order of the clusters, and of the votes in a cluster, changes no capsule."""
-    expected, weights = routing(votes)
-    order = torch.arange(votes.shape[1] - 1, -1, -1, device=votes.device)
-    capsules, permuted = routing(votes[:, order])
-    torch.testing.assert_close(capsules, expected, rtol=tolerance, atol=tolerance)
-    torch.testing.assert_close(permuted, weights[:, order], rtol=tolerance, atol=tolerance)
-    capsules, _ = routing(votes.flip(2))
-    torch.testing.assert_close(capsules, expected, rtol=tolerance, atol=tolerance)
+def assert_competition(routing: Routing, tolerance: float = 1e-5, seed: int = 0) -> None:
+    """Couplings are not negative, and sum to 1 over what competes."""
+    coupling = routing(**draw_input(routing, positions=(2,), seed=seed)).coupling
+    if not (coupling >= 0).all():
+        raise AssertionError(f"a coupling is negative: {float(coupling.min())}")
+    if routing.competes_over is not None:
+        total = coupling.sum(1 if routing.competes_over == "children" else 2)
+        torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=tolerance)
 
 
-def assert_scale_free_weights(routing: Routing, votes: Tensor, tolerance: float = 1e-5) -> None:
-    """Scaling all votes leaves the weights as they are; holds for routings by spread, at eps 0."""
-    _, expected = routing(votes, eps=0.0)
-    _, weights = routing(votes * 7.5, eps=0.0)
-    torch.testing.assert_close(weights, expected, rtol=tolerance, atol=tolerance)
+def assert_order_does_not_matter(routing: Routing, tolerance: float = 1e-5, seed: int = 0) -> None:
+    """Children in reverse give the same capsules; parents in reverse give them in reverse."""
+    inputs = draw_input(routing, positions=(2,), seed=seed)
+    expected = routing(**inputs)
+    children = routing(**{name: value.flip(1) for name, value in inputs.items()})
+    parents = routing(**{**inputs, "votes": inputs["votes"].flip(2)})
+    pairs = [
+        (children.capsules, expected.capsules),
+        (children.coupling, expected.coupling.flip(1)),
+        (parents.capsules, expected.capsules.flip(1)),
+        (parents.coupling, expected.coupling.flip(2)),
+    ]
+    for actual, wanted in pairs:
+        torch.testing.assert_close(actual, wanted, rtol=tolerance, atol=tolerance)
 
 
-def assert_routing_contract(
-    routing: Routing, shape: Sequence[int] = (2, 3, 4, 2, 5, 3, 3), seed: int = 0
-) -> None:
-    """Everything that holds for any routing: shapes, dtypes, finite values and gradients, sums.
+def assert_routing_contract(build: Callable[[], Routing], seed: int = 0) -> None:
+    """Everything that holds for any routing.
+
+    Shapes and dtypes, finite values and gradients on awkward votes, batches of 0 and 1, positions,
+    competition, order, saving and loading, and no device of its own.
 
     Args:
-        routing: The function to check.
-        shape: Shape of the votes, [B, clusters, K, *parent].
-        seed: Seed of the votes.
+        build: Makes a fresh routing, such as `lambda: MyRouting(children=6, parents=3, dim=4)`.
+        seed: Seed of weights and votes.
     """
-    batch, clusters, _, *parent = shape
-    generator = torch.Generator().manual_seed(seed)
+    torch.manual_seed(seed)
+    routing = build().eval()
+    _assert_shapes_and_gradients(routing, seed)
+    assert_competition(routing, seed=seed)
+    if routing.symmetric:
+        assert_order_does_not_matter(routing, seed=seed)
+    _assert_images_are_independent(routing, seed)
+    inputs = draw_input(routing, seed=seed)
+    copy = build().eval()
+    copy.load_state_dict(routing.state_dict())
+    torch.testing.assert_close(copy(**inputs), routing(**inputs), rtol=0, atol=0)
+    elsewhere = build().to("meta")(**{name: value.to("meta") for name, value in inputs.items()})
+    if elsewhere.capsules.device.type != "meta":
+        raise AssertionError("the routing computes on a device of its own")
+
+
+def _assert_shapes_and_gradients(routing: Routing, seed: int) -> None:
+    children, parents, dim = routing.children_count, routing.parents_count, routing.dim
     for dtype in (torch.float32, torch.float64):
-        drawn = torch.randn(*shape, generator=generator, dtype=dtype)
-        assert_weights_sum_to_one(routing, drawn)
-        assert_permutation_invariant(routing, drawn)
-        for name, extreme in EXTREMES.items():
-            votes = extreme(drawn).clone().requires_grad_()
-            capsules, weights = routing(votes)
-            if capsules.shape != (batch, *parent) or weights.shape != (batch, clusters, *parent):
-                raise AssertionError(
-                    f"votes {tuple(shape)} gave capsules {tuple(capsules.shape)} and weights "
-                    f"{tuple(weights.shape)}"
-                )
-            if capsules.dtype != dtype:
-                raise AssertionError(f"{dtype} votes gave {capsules.dtype} capsules")
-            (gradient,) = torch.autograd.grad(capsules.square().sum(), votes)
-            assert_finite(f"{name} votes, {dtype}", capsules, weights, gradient)
-    single = torch.randn(1, *shape[1:], generator=generator)
-    both = torch.cat([single, single.flip(1)])
-    torch.testing.assert_close(routing(single)[0], routing(both)[0][:1], rtol=1e-5, atol=1e-5)
-    if routing(single[:0])[0].shape != (0, *parent):
+        same = deepcopy(routing).to(dtype)
+        for positions in ((), (2, 3)):
+            drawn = draw_input(same, positions=positions, dtype=dtype, seed=seed)
+            for name, extreme in EXTREMES.items():
+                inputs = {k: v.clone() for k, v in drawn.items()}
+                inputs["votes"] = extreme(drawn["votes"]).clone()
+                if name == "zero" and "activations" in inputs:
+                    inputs["activations"].zero_()
+                for value in inputs.values():
+                    value.requires_grad_()
+                capsules, activations, coupling = same(**inputs)
+                said = f"{name} votes, {dtype}, positions {positions}"
+                wanted = [("capsules", capsules, (2, parents, dim, *positions))]
+                if activations is not None:
+                    wanted.append(("activations", activations, (2, parents, *positions)))
+                flat = (2, children, parents, *positions)
+                if coupling.shape != (*flat[:3], dim, *positions):
+                    wanted.append(("coupling", coupling, flat))
+                for what, tensor, shape in wanted:
+                    if tensor.shape != shape or tensor.dtype != dtype:
+                        raise AssertionError(
+                            f"{said}: {what} are {tuple(tensor.shape)} {tensor.dtype}, "
+                            f"expected {shape} {dtype}"
+                        )
+                total = capsules.square().sum()
+                if activations is not None:
+                    total = total + activations.square().sum()
+                learned = [*inputs.values(), *same.parameters()]
+                gradients = torch.autograd.grad(total, learned, allow_unused=True)
+                assert_finite(said, capsules, activations, coupling, *gradients)
+
+
+def _assert_images_are_independent(routing: Routing, seed: int) -> None:
+    both = draw_input(routing, batch=2, seed=seed)
+    together = routing(**both).capsules
+    alone = routing(**{name: value[:1] for name, value in both.items()}).capsules
+    torch.testing.assert_close(alone, together[:1], rtol=1e-5, atol=1e-5)
+    if routing(**{name: value[:0] for name, value in both.items()}).capsules.shape[0] != 0:
         raise AssertionError("a batch of 0 must give a batch of 0")
 
 

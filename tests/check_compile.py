@@ -3,6 +3,7 @@
 import torch
 
 import clustercaps as cc
+from clustercaps.routing import create_routing
 
 torch.manual_seed(0)
 layer = cc.ClusterCapsules2d(2, 3, 2, 4, votes=3, stride=2, in_size=7)
@@ -29,3 +30,10 @@ layer = cc.ClusterCapsules2d(2, 3, 2, 4, votes=3)
 sides = {"x": {3: torch.export.Dim("height", min=2), 4: torch.export.Dim("width", min=2)}}
 exported = torch.export.export(layer, (x,), dynamic_shapes=sides).module()
 torch.testing.assert_close(exported(x[..., :5, :6]), layer(x[..., :5, :6]))
+
+# Every routing, on its own.
+for name in cc.list_routings():
+    routing = create_routing(name, 6, 3, 4).eval()
+    inputs = cc.testing.draw_input(routing)
+    fast = torch.compile(routing, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(fast(**inputs), routing(**inputs))

@@ -31,16 +31,14 @@ def test_contributing_routing_can_be_added(monkeypatch: pytest.MonkeyPatch) -> N
     import torch
 
     import clustercaps as cc
-    from clustercaps.routing import ROUTINGS, cluster_route
+    from clustercaps.routing import ROUTINGS, Routed, Routing
 
-    def sharper(votes: torch.Tensor, *, eps: float = 1e-6) -> tuple[torch.Tensor, torch.Tensor]:
-        centroids, spread = cc.functional.vote_statistics(votes, eps)
-        weights = cc.functional.routing_weights(spread.square())
-        return (weights * centroids).sum(1).to(votes.dtype), weights
+    class MeanRouting(Routing):
+        def route(self, votes, activations, poses):
+            coupling = torch.full_like(votes[:, :, :, 0], 1 / votes.shape[2])
+            return Routed(votes.mean(1), None, coupling)
 
-    monkeypatch.setitem(ROUTINGS, "sharper", sharper)
-    cc.testing.assert_routing_contract(sharper)
-    model = cc.create_model("m1", routing="sharper", in_chans=1, img_size=8)
+    monkeypatch.setitem(ROUTINGS, "mean", MeanRouting)
+    cc.testing.assert_routing_contract(lambda: MeanRouting(children=6, parents=3, dim=4))
+    model = cc.create_model("m1", routing="mean", in_chans=1, img_size=8)
     assert model(torch.rand(2, 1, 8, 8)).isfinite().all()
-    votes = torch.rand(2, 3, 4, 5)
-    assert (sharper(votes)[1].amax(1) >= cluster_route(votes)[1].amax(1)).all()

@@ -16,7 +16,8 @@ def test_public_names() -> None:
     for name in cc.__all__:
         assert getattr(cc, name) is not None
         assert name in dir(cc)
-    assert cc.functional.__all__ == ["cluster_route", "routing_weights", "vote_statistics"]
+    for name in cc.functional.__all__:
+        assert callable(getattr(cc.functional, name)), name
 
 
 def test_unknown_names_are_attribute_errors() -> None:

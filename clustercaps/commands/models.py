@@ -28,7 +28,21 @@ def run(arguments: argparse.Namespace) -> None:
     ]
     print("\nOther networks, with their default settings\n")
     print(text_table(["model", "parameters", "what it is"], others))
+    peers = [
+        [name, str(cell), get_preset(name).summary + marked(name)]
+        for name, cell in parameters.peer_networks().items()
+    ]
+    print("\nNetworks of other papers, with their default settings\n")
+    print(text_table(["model", "parameters", "what it is"], peers))
     print()
     for mark, note in parameters.NOTES.items():
         print(f"{mark} {note}")
     print("  The paper calls affine_capsules C4K4D32; only C4 K8 D4 gives the counts it prints.")
+    print("  [reconstruction]: our reading of a system that its paper or code leaves partly open.")
+
+
+def marked(name: str) -> str:
+    """A mark for networks that are our reading of a paper."""
+    from clustercaps.models import get_preset
+
+    return " [reconstruction]" if get_preset(name).reconstruction else ""

@@ -31,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a name from `clustercaps data list`, or folder:PATH (default: %(default)s)",
     )
     parser.add_argument(
-        "--recipe", choices=list(RECIPES), default="fast", help="(default: %(default)s)"
+        "--recipe",
+        choices=list(RECIPES),
+        help="paper: as the network's own paper; fast: few epochs (default: fast for cluster "
+        "routing, paper for the others)",
     )
     parser.add_argument("--out", type=Path, help="the run's folder (default: runs/MODEL-DATA-...)")
     parser.add_argument("--seeds", type=numbers, metavar="0,1,2", help="one run for each seed")

@@ -69,6 +69,20 @@ class Prepare:
         mean, std = (images.new_tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
         return images.sub_(mean).div_(std)
 
+    def pixels(self, images: Tensor) -> Tensor:
+        """Prepared images as pixels of 0 to 1, which a decoder can draw.
+
+        Images that were standardised one by one are stretched to that range one by one.
+        """
+        if self.standardise:
+            low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
+            return (images - low) / (high - low).clamp(min=SMALLEST_STD)
+        if self.mean is not None and self.std is not None:
+            mean, std = (images.new_tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
+            images = images * std + mean
+        # Jitter leaves the range.
+        return images.clamp(0, 1)
+
 
 @dataclass(frozen=True)
 class Augment:

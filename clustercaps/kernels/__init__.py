@@ -18,6 +18,7 @@ The argument `backend` of a layer or the environment variable CLUSTERCAPS_BACKEN
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -27,7 +28,7 @@ from torch import Tensor, nn
 
 from clustercaps.errors import unknown
 from clustercaps.kernels import build, chunked, cluster_cpu, library
-from clustercaps.routing import Routing, get_routing
+from clustercaps.routing import cluster_route
 
 __all__ = [
     "BACKENDS",
@@ -152,10 +153,10 @@ def cluster_capsules(
         from clustercaps.kernels import cluster_triton
 
         return cluster_triton.route(cast, uniform=routing == "uniform", eps=eps)
-    # The compiler would keep a channels-last layout if it got one, and be slower for it.
-    route = _compiled(routing) if path == "compiled" else get_routing(routing)
-    capsules, _ = route(cast.contiguous() if path == "compiled" else cast, eps=eps)
-    return capsules
+    if path == "compiled":
+        # The compiler would keep a channels-last layout if it got one, and be slower for it.
+        return _compiled()(cast.contiguous(), routing=routing, eps=eps)[0]
+    return cluster_route(cast, routing=routing, eps=eps)[0]
 
 
 def status_table() -> str:
@@ -237,13 +238,13 @@ def _warn_once(failure: str) -> None:
 
 
 @cache
-def _compiled(routing: str) -> Routing:
+def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
     print(
         "clustercaps: compiling the routing, about 25 s the first time, some seconds a new shape",
         file=sys.stderr,
         flush=True,
     )
-    compiled: Routing = torch.compile(get_routing(routing))
+    compiled: Callable[..., tuple[Tensor, Tensor]] = torch.compile(cluster_route)
     return compiled
 
 

@@ -1,13 +1,36 @@
 """What every network here can do: classify, give its features, swap its head, save and load."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from clustercaps.errors import at_least
 from clustercaps.layers import ImageBatch, Size, pair
 from clustercaps.models.pretrained import Pretrained
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a network is given to learn from in one step.
+
+    Attributes:
+        images: Prepared images.
+        labels: Their classes.
+        pixels: The same images as numbers of 0 to 1, for decoders to draw.
+        step: Steps done so far, for losses that change over time.
+        train_images: Images in the training set, for losses that weigh a prior against them.
+        label_smoothing: Probability spread over all classes; for cross-entropy only.
+    """
+
+    images: Tensor
+    labels: Tensor
+    pixels: Tensor
+    step: int = 0
+    train_images: int = 1
+    label_smoothing: float = 0.0
 
 
 class ImageClassifier(nn.Module, Pretrained):
@@ -46,6 +69,17 @@ class ImageClassifier(nn.Module, Pretrained):
     def forward(self, images: ImageBatch) -> Float[Tensor, "batch classes"]:
         """Images to logits."""
         return self.forward_head(self.forward_features(images))
+
+    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+        """What training makes small [B], and the logits [B, num_classes] that came with it.
+
+        Cross-entropy; networks with a loss of their own override this.
+        """
+        logits = self(lesson.images).float()
+        loss = F.cross_entropy(
+            logits, lesson.labels, reduction="none", label_smoothing=lesson.label_smoothing
+        )
+        return loss, logits
 
     def check_images(self, images: Tensor) -> None:
         """Refuse images of another size or number of channels than the network was built for."""

@@ -2,7 +2,6 @@
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,9 @@ from clustercaps.models.base import ImageClassifier
 from clustercaps.models.capsule_net import CapsuleNet
 from clustercaps.models.class_capsules import ClassCapsuleNet
 from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
+from clustercaps.models.peers import PEERS
+from clustercaps.models.preset import Preset
 from clustercaps.models.pretrained import read_config
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A class of networks with settings of its own."""
-
-    network: type[ImageClassifier]
-    summary: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _m(votes: int, dim: int) -> Preset:
@@ -60,6 +52,7 @@ PRESETS: dict[str, Preset] = {
     "affine_capsules": Preset(AffineCapsuleNet, "C4K8D4, 3 capsule layers, decoder of maps"),
     "affine_cnn": Preset(AffineCNN, "3 convolutions, decoder of maps"),
     "class_capsules": Preset(ClassCapsuleNet, "C4K5D8, one capsule per class, decoder"),
+    **PEERS,
 }
 
 NETWORKS = {preset.network.__name__: preset.network for preset in PRESETS.values()}

@@ -1,50 +1,60 @@
 """Votes in, capsules out: one file per routing, each a pure function that mirrors its equations."""
 
-from functools import partial
-from typing import Protocol, runtime_checkable
-
-from torch import Tensor
+from typing import Any
 
 from clustercaps.errors import unknown
-from clustercaps.routing.cluster import EPS, cluster_route, routing_weights, vote_statistics
+from clustercaps.routing.base import Routed, Routing
+from clustercaps.routing.cluster import (
+    EPS,
+    ClusterRouting,
+    UniformRouting,
+    cluster_route,
+    routing_weights,
+    vote_statistics,
+)
+from clustercaps.routing.dynamic import DynamicRouting
 
 __all__ = [
     "EPS",
     "ROUTINGS",
+    "ClusterRouting",
+    "Routed",
     "Routing",
     "cluster_route",
+    "create_routing",
     "get_routing",
     "list_routings",
     "routing_weights",
     "vote_statistics",
 ]
 
-
-@runtime_checkable
-class Routing(Protocol):
-    """What every routing is: a function without state."""
-
-    def __call__(self, votes: Tensor, *, eps: float = EPS) -> tuple[Tensor, Tensor]:
-        """Route `votes` [B, clusters, K, *parent] to capsules [B, *parent].
-
-        The second result is the routing weights [B, clusters, *parent].
-        """
-        ...
-
-
-ROUTINGS: dict[str, Routing] = {
-    "cluster": cluster_route,
-    "uniform": partial(cluster_route, routing="uniform"),
+ROUTINGS: dict[str, type[Routing]] = {
+    "cluster": ClusterRouting,
+    "dynamic": DynamicRouting,
+    "uniform": UniformRouting,
 }
 
 
 def list_routings() -> list[str]:
-    """Names that a capsule layer's `routing` argument takes."""
+    """Names that `create_routing` and a capsule layer's `routing` argument take."""
     return sorted(ROUTINGS)
 
 
-def get_routing(name: str) -> Routing:
-    """The routing function of that name."""
+def get_routing(name: str) -> type[Routing]:
+    """The class of the routing of that name."""
     if name not in ROUTINGS:
         raise KeyError(unknown("routing", name, ROUTINGS))
     return ROUTINGS[name]
+
+
+def create_routing(name: str, children: int, parents: int, dim: int, **options: Any) -> Routing:
+    """Build a routing from `children` votes for each of `parents` capsules of `dim` numbers.
+
+    Args:
+        name: A name from `list_routings()`.
+        children: Children that vote for a parent.
+        parents: Parents.
+        dim: Numbers in a parent capsule.
+        **options: Arguments of that routing's class, such as `iterations`.
+    """
+    return get_routing(name)(children, parents, dim, **options)

@@ -18,7 +18,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clustercaps.errors import unknown
+from clustercaps.errors import at_least, unknown
+from clustercaps.routing.base import Routed, Routing
 
 # Added to the variance: identical votes (K = 1, zero input) then have a finite weight and gradient.
 EPS = 1e-6
@@ -80,3 +81,52 @@ def cluster_route(
     weights = routing_weights(spread, routing)
     capsules = (weights * centroids).sum(1)
     return capsules.to(votes.dtype), weights
+
+
+class ClusterRouting(Routing):
+    """Cluster routing as a module: every `votes_per_cluster` children in a row are a cluster.
+
+    It has no learned numbers. Layers of cluster routing call `cluster_route`, or a kernel that
+    equals it; this is the form that can stand where any other routing stands.
+
+    Args:
+        children: Votes for a parent (clusters x K).
+        parents: Parents (J).
+        dim: Numbers in a parent capsule (D).
+        votes_per_cluster: Votes in a cluster (K); all children are one cluster each by default.
+        eps: Added to the variance of the votes.
+    """
+
+    competes_over = "children"
+    weighting = "cluster"
+
+    def __init__(
+        self,
+        children: int,
+        parents: int,
+        dim: int,
+        votes_per_cluster: int = 1,
+        eps: float = EPS,
+    ) -> None:
+        super().__init__(children, parents, dim)
+        at_least("votes_per_cluster", votes_per_cluster, 1)
+        if children % votes_per_cluster:
+            raise ValueError(
+                f"{children} children do not fall into clusters of {votes_per_cluster}; choose a "
+                "votes_per_cluster that divides them"
+            )
+        self.votes_per_cluster, self.eps = votes_per_cluster, eps
+
+    def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
+        """Mirror of `cluster_route`; the coupling has an axis of dimensions, as the weights do."""
+        clustered = votes.unflatten(1, (-1, self.votes_per_cluster))
+        capsules, weights = cluster_route(clustered, routing=self.weighting, eps=self.eps)
+        # Every vote of a cluster counts as much as the others.
+        shared = (weights / self.votes_per_cluster).unsqueeze(2).expand_as(clustered)
+        return Routed(capsules, None, shared.flatten(1, 2))
+
+
+class UniformRouting(ClusterRouting):
+    """The paper's ablation: every cluster has the same weight, whatever its votes."""
+
+    weighting = "uniform"

@@ -10,7 +10,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import nn
-from torch.nn import functional as F
 from tqdm import tqdm
 
 from clustercaps import data
@@ -65,7 +64,7 @@ class Trainer:
         )
         set_seed(settings.seed)
         model = create_model(settings.model, **network_settings(settings, train_images))
-        self.state = TrainState(model, settings, accelerator)
+        self.state = TrainState(model, settings, accelerator, self.prepare, len(train_images))
 
     def run(self) -> dict[str, Any]:
         """Train to the end and return the result; raises `Stopped` after a signal."""
@@ -124,15 +123,12 @@ class Trainer:
             last = number == len(parts)
             with contextlib.nullcontext() if last else self.accelerator.no_sync(parallel):
                 with self._precision():
-                    logits = parallel(batch.images).float()
-                loss = F.cross_entropy(
-                    logits, batch.labels, reduction="sum", label_smoothing=settings.label_smoothing
-                )
+                    loss, logits = parallel(batch.images, batch.labels, progress.steps)
                 # Gradients are averaged over the processes; times their number this becomes the
                 # mean over the whole batch, however unevenly its images are shared.
                 self.accelerator.backward(loss * (self.share.world / batch.total))
             loss_sum += loss.detach()
-            errors += (logits.detach().argmax(1) != batch.labels).sum()
+            errors += (logits.argmax(1) != batch.labels).sum()
         norm = nn.utils.clip_grad_norm_(parallel.parameters(), settings.clip_norm or math.inf)
         if not (norm.isfinite() and loss_sum.isfinite()):
             return False

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from fractions import Fraction
 
 import torch
 from torch import nn
@@ -14,11 +15,23 @@ def learning_rate(settings: TrainSettings, epoch: int, progress: float) -> float
     at = epoch + progress
     if at < settings.warmup_epochs:
         return settings.lr * at / settings.warmup_epochs
+    if settings.schedule == "constant":
+        return settings.lr
+    if settings.schedule == "exponential":
+        falling = settings.lr * math.pow(settings.lr_decay, at / settings.decay_epochs)
+        return max(falling, settings.lr_floor)
     if settings.schedule == "step":
-        # Three stages, as 300 epochs have in the paper.
-        return settings.lr * 0.1 ** (3 * epoch // settings.epochs)
+        done = epoch / settings.epochs
+        falls = sum(done >= drop for drop in drops(settings))
+        return settings.lr * math.pow(settings.lr_decay, falls)
     done = (at - settings.warmup_epochs) / (settings.epochs - settings.warmup_epochs)
     return settings.lr * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def drops(settings: TrainSettings) -> list[float]:
+    """Shares of the run after which the learning rate of the schedule "step" drops."""
+    # A share may stand as a fraction: 150/350 has no short decimal form.
+    return [float(Fraction(part)) for part in settings.drops.split(",") if part]
 
 
 class WeightAverage:

@@ -8,9 +8,11 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from clustercaps.data import Prepare
 from clustercaps.models import ImageClassifier
 from clustercaps.recipes import TrainSettings
 from clustercaps.training import checkpoint
+from clustercaps.training.objective import Objective, new_optimizer
 from clustercaps.training.schedule import WeightAverage
 
 
@@ -37,23 +39,25 @@ class TrainState:
         model: With fresh weights.
         settings: Of the run.
         accelerator: Puts the network on the device and ties the processes together.
+        prepare: How images are prepared.
+        train_images: Images in the training set.
     """
 
     def __init__(
-        self, model: ImageClassifier, settings: TrainSettings, accelerator: Accelerator
+        self,
+        model: ImageClassifier,
+        settings: TrainSettings,
+        accelerator: Accelerator,
+        prepare: Prepare,
+        train_images: int,
     ) -> None:
         self.accelerator = accelerator
         self.model = model.to(accelerator.device)
-        optimizer = torch.optim.SGD(
-            model.parameters(),
-            lr=settings.lr,
-            momentum=settings.momentum,
-            nesterov=settings.nesterov,
-            weight_decay=settings.weight_decay,
-        )
         self.average = WeightAverage(model, settings.average) if settings.average else None
-        # `parallel` is the same network; its gradients are averaged over the processes.
-        self.parallel, self.optimizer = accelerator.prepare(model, optimizer)
+        # `parallel` is the same network with its loss; its gradients are averaged over processes.
+        self.parallel, self.optimizer = accelerator.prepare(
+            Objective(model, settings, prepare, train_images), new_optimizer(model, settings)
+        )
         self.progress = Progress()
 
     @property

@@ -1,6 +1,7 @@
 """A capsule layer before its norm, drawn at random: by the kernel and by the reference."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from hypothesis import strategies as st
@@ -8,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from clustercaps.kernels.cluster_cpu import fused_capsules
-from clustercaps.routing import get_routing
+from clustercaps.routing import cluster_route
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Case:
             x.flatten(1, 2), weight, bias, self.stride, self.padding, groups=self.in_channels
         )
         shape = (self.in_channels * self.clusters, self.votes, self.out_channels, self.out_dim)
-        route = get_routing("uniform" if self.uniform else "cluster")
+        route = partial(cluster_route, routing="uniform" if self.uniform else "cluster")
         return route(cast.unflatten(1, shape), eps=self.eps)[0]
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 import clustercaps as cc
 from clustercaps import kernels
-from clustercaps.routing import get_routing
+from clustercaps.routing import cluster_route
 from clustercaps.testing import EXTREMES, assert_close, assert_finite
 
 pytestmark = pytest.mark.triton
@@ -65,7 +66,7 @@ def assert_like_reference(
     pull = draw(votes.shape[0], *votes.shape[3:], dtype=votes.dtype)
     uniform = routing == "uniform"
     got = with_gradient(lambda v: op.route(v, uniform=uniform, eps=eps), votes, pull)
-    reference = get_routing(routing)
+    reference = partial(cluster_route, routing=routing)
     expected = with_gradient(lambda v: reference(v, eps=eps)[0], votes.double(), pull.double())
     for name, mine, right in zip(("capsules", "gradient"), got, expected, strict=True):
         assert mine.dtype == votes.dtype
@@ -105,7 +106,7 @@ def test_layouts(op: ModuleType) -> None:
     # A gradient that autograd expands from one number has strides of zero.
     votes = votes.detach().requires_grad_()
     (mine,) = torch.autograd.grad(op.route(votes, uniform=False, eps=EPS).sum(), votes)
-    (right,) = torch.autograd.grad(get_routing("cluster")(votes, eps=EPS)[0].sum(), votes)
+    (right,) = torch.autograd.grad(cluster_route(votes, eps=EPS)[0].sum(), votes)
     assert_close("gradient", mine, right, 1e-13)
 
 
@@ -113,7 +114,7 @@ def test_small_spread_around_large_centroids(op: ModuleType) -> None:
     # A variance of squares minus square of the mean would lose every digit.
     votes = (1000 + 0.1 * draw(2, 3, 5, 9)).float()
     capsules = op.route(votes, uniform=False, eps=1e-8)
-    right = get_routing("cluster")(votes.double(), eps=1e-8)[0]
+    right = cluster_route(votes.double(), eps=1e-8)[0]
     assert_close("capsules", capsules - 1000, right - 1000, 1e-2)
 
 

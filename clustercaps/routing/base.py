@@ -1,0 +1,146 @@
+"""The one interface of every routing: votes (and activations) in, capsules (and activations) out.
+
+Axes, everywhere: B batch, I children that vote for a parent, J parents, D numbers in a parent
+capsule. What follows them are positions, such as the height and width of a map: each position
+routes by itself, unless a routing says otherwise. A fully connected layer has no positions.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clustercaps.errors import at_least
+
+Votes = Float[Tensor, "batch children parents dim *positions"]
+ChildActivations = Float[Tensor, "batch children *positions"]
+ChildPoses = Float[Tensor, "batch children in_dim *positions"]
+
+
+class Routed(NamedTuple):
+    """What a routing makes of votes.
+
+    Attributes:
+        capsules: Parent capsules [B, J, D, *positions].
+        activations: How sure each parent is that it exists [B, J, *positions]; None for routings
+            that leave this to the length of the capsule, or do not say.
+        coupling: How much each vote counted in the last iteration [B, I, J, *positions], or
+            [B, I, J, D, *positions] where every number of a vote has a weight of its own.
+    """
+
+    capsules: Float[Tensor, "batch parents dim *positions"]
+    activations: Float[Tensor, "batch parents *positions"] | None
+    coupling: Tensor
+
+
+class Routing(nn.Module, ABC):
+    """A routing as a module: the learned numbers of a pure function, if it has any.
+
+    Args:
+        children: Children that vote for a parent (I).
+        parents: Parents (J).
+        dim: Numbers in a parent capsule (D).
+    """
+
+    # Whether children have activations; where they do, leaving them out means that all are 1.
+    takes_activations: ClassVar[bool] = False
+    # Activations are logits (any number) instead of probabilities.
+    activations_are_logits: ClassVar[bool] = False
+    # Whether the children's own poses decide the coupling, so that `in_dim` must be given.
+    takes_poses: ClassVar[bool] = False
+    # The axis along which couplings sum to 1: what competes. None where nothing does.
+    competes_over: ClassVar[Literal["children", "parents"] | None] = "parents"
+    # Whether a fresh module treats all children, and all parents, alike.
+    symmetric: ClassVar[bool] = True
+
+    def __init__(self, children: int, parents: int, dim: int) -> None:
+        super().__init__()
+        for name, value in (("children", children), ("parents", parents), ("dim", dim)):
+            at_least(name, value, 1)
+        self.children_count, self.parents_count, self.dim = children, parents, dim
+
+    def forward(
+        self,
+        votes: Votes,
+        activations: ChildActivations | None = None,
+        poses: ChildPoses | None = None,
+    ) -> Routed:
+        """Route votes to their parents.
+
+        Args:
+            votes: The vote of every child for every parent.
+            activations: Of the children; for routings with `takes_activations` only.
+            poses: Of the children, before they were turned into votes; for routings with
+                `takes_poses` only, which need them.
+        """
+        self._check(votes, activations, poses)
+        # Routing in half precision overflows squared lengths and rounds variances to zero.
+        wide = torch.promote_types(votes.dtype, torch.float32)
+        if self.takes_activations and activations is None:
+            activations = self._full_activations(votes, wide)
+        # Tensors without data ("meta") have no autocast to switch off.
+        kind = votes.device.type
+        with torch.autocast("cpu" if kind == "meta" else kind, enabled=False):
+            routed = self.route(
+                votes.to(wide),
+                None if activations is None else activations.to(wide),
+                None if poses is None else poses.to(wide),
+            )
+        return routed._replace(capsules=routed.capsules.to(votes.dtype))
+
+    @abstractmethod
+    def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
+        """The routing itself, on checked input in float32 or wider."""
+
+    def _full_activations(self, votes: Tensor, dtype: torch.dtype) -> Tensor:
+        shape = (*votes.shape[:2], *votes.shape[4:])
+        # sigmoid(20) is 1 to eight digits.
+        return torch.full(
+            shape, 20.0 if self.activations_are_logits else 1.0, dtype=dtype, device=votes.device
+        )
+
+    def _check(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> None:
+        name = type(self).__name__
+        expected = (self.children_count, self.parents_count, self.dim)
+        if votes.ndim < 4 or votes.shape[1:4] != expected:
+            raise ValueError(
+                f"{name} expects votes [batch, {', '.join(map(str, expected))}, *positions] "
+                f"(children, parents, dim), got shape {tuple(votes.shape)}"
+            )
+        if not votes.is_floating_point():
+            raise ValueError(f"votes must be floating point, got {votes.dtype}; call votes.float()")
+        if activations is not None:
+            if not self.takes_activations:
+                raise ValueError(f"{name} has no activations of children; leave them out")
+            wanted = (*votes.shape[:2], *votes.shape[4:])
+            if activations.shape != wanted:
+                raise ValueError(
+                    f"{name} expects activations [batch, children, *positions] = {wanted}, got "
+                    f"shape {tuple(activations.shape)}"
+                )
+        if (poses is not None) != self.takes_poses:
+            wish = "needs the children's poses" if self.takes_poses else "takes no poses"
+            raise ValueError(
+                f"{name} {wish}; call it with poses={'...' if poses is None else None}"
+            )
+
+    def extra_repr(self) -> str:
+        """Sizes first."""
+        return f"{self.children_count} children -> {self.parents_count}x{self.dim}"
+
+
+def weighted_votes(
+    coupling: Float[Tensor, "batch children parents *positions"], votes: Votes
+) -> Float[Tensor, "batch parents dim *positions"]:
+    """The sum of the votes for each parent, each times its coupling coefficient."""
+    # einsum contracts without a copy of the votes.
+    return torch.einsum("bij...,bijd...->bjd...", coupling, votes)
+
+
+def agreement(
+    votes: Votes, capsules: Float[Tensor, "batch parents dim *positions"]
+) -> Float[Tensor, "batch children parents *positions"]:
+    """Inner product of every vote with the parent that it is for."""
+    return torch.einsum("bijd...,bjd...->bij...", votes, capsules)

@@ -1,0 +1,104 @@
+"""Dynamic routing: parents compete for every child, and win the children that agree with them.
+
+Sabour, Frosst and Hinton, "Dynamic routing between capsules", NeurIPS 2017.
+
+    b_ij = 0                                    for every image anew
+    repeat T times:
+        c_i. = softmax over parents of b_i.     leaky: one more parent that always scores 0
+        s_j  = sum_i c_ij u_ij
+        v_j  = squash(s_j)                      |v_j| = |s_j|^2 / (1 + |s_j|^2)
+        b_ij = b_ij + <u_ij, v_j>
+
+The softmax is over parents: public ports that take it over children solve another problem.
+Gradients flow through all iterations, as in the authors' code, unless `detach_inner` is set.
+"""
+
+import torch
+from torch import Tensor
+
+from clustercaps.errors import at_least
+from clustercaps.routing.base import Routed, Routing, agreement, weighted_votes
+from clustercaps.routing.squash import length, squash
+
+
+def dynamic_route(
+    votes: Tensor,
+    *,
+    iterations: int = 3,
+    leaky: bool = False,
+    bias: Tensor | None = None,
+    detach_inner: bool = False,
+) -> Routed:
+    """Route votes [B, I, J, D, *positions] by agreement.
+
+    Args:
+        votes: The vote of every child for every parent.
+        iterations: Times that parents are computed (T).
+        leaky: Let children leave: their couplings then sum to less than 1.
+        bias: Added to every parent before the squash [J, D]; the authors' code has it.
+        detach_inner: Send no gradient through the iterations before the last. The output is the
+            same, its gradient is not.
+
+    Returns:
+        Parents whose lengths, below 1, are their activations, and the couplings [B, I, J, ...].
+    """
+    at_least("iterations", iterations, 1)
+    # The axes of b and c: [B, I, J, *positions].
+    logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
+    inner = votes.detach() if detach_inner else votes
+    for step in range(iterations):
+        last = step == iterations - 1
+        coupling = leaky_softmax(logits) if leaky else logits.softmax(2)
+        total = weighted_votes(coupling, votes if last else inner)
+        if bias is not None:
+            total = total + bias.view(1, *bias.shape, *[1] * (votes.ndim - 4))
+        capsules = squash(total, dim=2)
+        if not last:
+            logits = logits + agreement(inner, capsules)
+    return Routed(capsules, length(capsules, dim=2), coupling)
+
+
+def leaky_softmax(logits: Tensor) -> Tensor:
+    """Softmax over parents and one more that scores 0 and whose share is thrown away."""
+    nobody = torch.zeros_like(logits[:, :, :1])
+    return torch.cat([nobody, logits], 2).softmax(2)[:, :, 1:]
+
+
+class DynamicRouting(Routing):
+    """Dynamic routing as a module, without learned numbers.
+
+    Args:
+        children: Children that vote for a parent (I).
+        parents: Parents (J).
+        dim: Numbers in a parent capsule (D).
+        iterations: Times that parents are computed.
+        leaky: Let children leave.
+        bias: Learn a shift of every parent, as the authors' code does; the paper has none.
+        detach_inner: Send no gradient through the iterations before the last.
+    """
+
+    def __init__(
+        self,
+        children: int,
+        parents: int,
+        dim: int,
+        iterations: int = 3,
+        leaky: bool = False,
+        bias: bool = False,
+        detach_inner: bool = False,
+    ) -> None:
+        super().__init__(children, parents, dim)
+        at_least("iterations", iterations, 1)
+        self.iterations, self.leaky, self.detach_inner = iterations, leaky, detach_inner
+        # 0.1 is the authors' start.
+        self.bias = torch.nn.Parameter(torch.full((parents, dim), 0.1)) if bias else None
+
+    def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
+        """Mirror of `dynamic_route`."""
+        return dynamic_route(
+            votes,
+            iterations=self.iterations,
+            leaky=self.leaky,
+            bias=self.bias,
+            detach_inner=self.detach_inner,
+        )

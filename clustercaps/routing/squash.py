@@ -1,0 +1,30 @@
+"""Lengths and squashes of capsules that are finite, with finite gradients, also at zero."""
+
+import torch
+from torch import Tensor
+
+# Added to squared lengths: the square root has no slope at exactly zero.
+SMALLEST = 1e-8
+
+
+def length(capsules: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
+    """Euclidean length along an axis; its gradient at a capsule of zeros is zero, not NaN."""
+    return (capsules.square().sum(dim, keepdim=keepdim) + SMALLEST).sqrt()
+
+
+def squash(capsules: Tensor, dim: int = -1) -> Tensor:
+    """Sabour et al. 2017: a capsule of length n gets the length n^2 / (1 + n^2)."""
+    norm = length(capsules, dim, keepdim=True)
+    # n^2/(1+n^2) s/n with one n cancelled.
+    return norm / (1 + norm.square()) * capsules
+
+
+def squash_unsquared(capsules: Tensor, dim: int = -1) -> Tensor:
+    """The form n / (1 + n) that the paper on cluster routing prints for dynamic routing."""
+    return capsules / (1 + length(capsules, dim, keepdim=True))
+
+
+def squash_exponential(capsules: Tensor, dim: int = -1) -> Tensor:
+    """Mazzia et al. 2021: the new length is 1 - exp(-n), steeper than `squash` near zero."""
+    norm = length(capsules, dim, keepdim=True)
+    return -torch.expm1(-norm) / norm * capsules

@@ -1,0 +1,64 @@
+"""What training minimises: the network's own loss, as one module that processes share."""
+
+import torch
+from torch import Tensor, nn
+
+from clustercaps.data import Prepare
+from clustercaps.models import ImageClassifier, Lesson
+from clustercaps.recipes import TrainSettings
+
+
+class Objective(nn.Module):
+    """A network together with its loss.
+
+    A module of its own, because processes exchange the gradients of what one `forward` used: a
+    decoder that only the loss calls must be inside it.
+
+    Args:
+        model: The network.
+        settings: Of the run.
+        prepare: How its images were prepared, to give decoders the pixels back.
+        train_images: Images in the training set.
+    """
+
+    def __init__(
+        self, model: ImageClassifier, settings: TrainSettings, prepare: Prepare, train_images: int
+    ) -> None:
+        super().__init__()
+        own_loss = type(model).training_loss is not ImageClassifier.training_loss
+        if settings.label_smoothing and own_loss:
+            raise ValueError(
+                f"label_smoothing is for cross-entropy, but {settings.model} has a loss of its "
+                "own; leave it out"
+            )
+        self.model, self.prepare, self.train_images = model, prepare, train_images
+        self.label_smoothing = settings.label_smoothing
+
+    def forward(self, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """The loss summed over the images, and their logits."""
+        lesson = Lesson(
+            images,
+            labels,
+            self.prepare.pixels(images),
+            step,
+            self.train_images,
+            self.label_smoothing,
+        )
+        loss, logits = self.model.training_loss(lesson)
+        return loss.float().sum(), logits.detach()
+
+
+def new_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """The optimiser that the settings name."""
+    rate, decay = settings.lr, settings.weight_decay
+    weights = list(model.parameters())
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(
+            weights, rate, settings.momentum, weight_decay=decay, nesterov=settings.nesterov
+        )
+    if settings.optimizer == "rmsprop":
+        # Keras' defaults, which the networks that use it were trained with.
+        return torch.optim.RMSprop(weights, rate, alpha=0.9, eps=1e-8, weight_decay=decay)
+    if settings.optimizer == "radam":
+        return torch.optim.RAdam(weights, rate, weight_decay=decay)
+    return torch.optim.Adam(weights, rate, weight_decay=decay)

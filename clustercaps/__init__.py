@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import clustercaps.functional as functional
     import clustercaps.testing as testing
     from clustercaps.layers import ClusterCapsules2d, RoutingTrace
+    from clustercaps.memory import memory_estimate
     from clustercaps.models import create_model, from_pretrained, list_models
     from clustercaps.routing import list_routings
 
@@ -25,6 +26,7 @@ __all__ = [
     "functional",
     "list_models",
     "list_routings",
+    "memory_estimate",
     "testing",
 ]
 
@@ -36,8 +38,9 @@ _HOME = {
     "from_pretrained": "models",
     "list_models": "models",
     "list_routings": "routing",
+    "memory_estimate": "memory",
 }
-_MODULES = ("data", "functional", "layers", "models", "routing", "testing")
+_MODULES = ("data", "functional", "layers", "losses", "models", "routing", "testing")
 
 
 def __getattr__(name: str) -> object:

@@ -7,7 +7,6 @@ training loop takes the mean.
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 
 
 def margin_loss(
@@ -30,7 +29,7 @@ def margin_loss(
         lower: The length that the others may keep (m-).
         absent_weight: How much the others count (lambda).
     """
-    there = F.one_hot(labels, lengths.shape[1]).to(lengths.dtype)
+    there = one_hot(labels, lengths)
     present = (upper - lengths).relu().square()
     absent = (lengths - lower).relu().square()
     return (there * present + absent_weight * (1 - there) * absent).sum(1)
@@ -47,5 +46,11 @@ def mask_capsules(
     capsules: Float[Tensor, "batch classes dim"], labels: Int[Tensor, " batch"]
 ) -> Float[Tensor, "batch classes*dim"]:
     """All class capsules but one set to zero, flat, as a decoder reads them."""
-    kept = F.one_hot(labels, capsules.shape[1]).unsqueeze(2).to(capsules.dtype)
-    return torch.flatten(capsules * kept, 1)
+    kept = one_hot(labels, capsules[:, :, 0])
+    return torch.flatten(capsules * kept.unsqueeze(2), 1)
+
+
+def one_hot(labels: Int[Tensor, " batch"], scores: Float[Tensor, "batch classes"]) -> Tensor:
+    """Ones at the labels and zeros elsewhere, like the scores in shape and type."""
+    # functional.one_hot looks at the labels' values, which compilers and shape tracers cannot.
+    return torch.zeros_like(scores).scatter(1, labels.unsqueeze(1), 1.0)

@@ -11,6 +11,7 @@ def test_public_names() -> None:
         "functional",
         "list_models",
         "list_routings",
+        "memory_estimate",
         "testing",
     ]
     for name in cc.__all__:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from clustercaps import kernels
 from clustercaps.layers import ClusterCapsules2d
-from clustercaps.models import CapsuleNet, create_model
+from clustercaps.models import ImageClassifier, Lesson, create_model
 
 PAPER_MODELS = ("m1", "m2", "m3", "m4", "s1", "s2", "s3", "s4")
 CLASSES = 10
@@ -44,7 +43,7 @@ class Case:
     """A network and its images.
 
     Args:
-        model: A name from `PAPER_MODELS`.
+        model: A name from `clustercaps.list_models()`.
         in_chans: Colour channels.
         size: Height and width of the images.
         batch: How many at once.
@@ -69,17 +68,16 @@ class Case:
         """The images' shape as people write it."""
         return f"{self.batch}x{self.in_chans}x{self.size}x{self.size}"
 
-    def network(self) -> CapsuleNet:
+    def network(self) -> ImageClassifier:
         """The whole network with fresh weights, the same every time."""
         torch.manual_seed(0)
-        made = create_model(
+        return create_model(
             self.model,
             num_classes=CLASSES,
             in_chans=self.in_chans,
             img_size=self.size,
             **dict(self.changes),
         )
-        return cast(CapsuleNet, made)
 
 
 @dataclass(frozen=True)
@@ -105,6 +103,10 @@ class Workload:
         """Forward, loss and backward into fresh gradients; no optimiser."""
         self.module.zero_grad(set_to_none=True)
         self.x.grad = None
+        if isinstance(self.module, ImageClassifier):
+            lesson = Lesson(self.x, self.target, self.x)
+            self.module.training_loss(lesson)[0].mean().backward()
+            return
         output = self.module(self.x)
         if self.target.is_floating_point():
             output.backward(self.target)

@@ -41,7 +41,13 @@ def peak_extra_mb(
     task["official"] = None if official is None else str(official)
     # The same code as in this process, wherever that came from.
     paths = [str(Path(clustercaps.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in paths if p),
+        # Freed blocks go back to the system at once: what counts is memory in use, not what the
+        # C library keeps for later.
+        "MALLOC_MMAP_THRESHOLD_": "131072",
+    }
     done = subprocess.run(
         [sys.executable, "-m", __name__, json.dumps(task)],
         env=environment,

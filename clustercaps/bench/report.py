@@ -8,6 +8,7 @@ from typing import Any
 
 from clustercaps.bench import official
 from clustercaps.bench.compare import MEMORY, Comparison, Result
+from clustercaps.bench.measure import Timing
 from clustercaps.figures import new_figure, save
 from clustercaps.tables import text_table
 from clustercaps.training.checkpoint import write_atomically
@@ -84,10 +85,18 @@ def show(result: Result | None) -> str:
     """A cell of the table."""
     if result is None:
         return "-"
-    if result.iqr is None:
-        return f"{result.value:.1f}"
-    digits = 3 if result.value < 1 else 2 if result.value < 10 else 1
-    return f"{result.value:.{digits}f} ({result.iqr:.{digits}f})"
+    return f"{result.value:.1f}" if result.iqr is None else spread(result.value, result.iqr)
+
+
+def show_timing(timing: Timing) -> str:
+    """A time in milliseconds."""
+    return spread(1e3 * timing.median, 1e3 * timing.iqr)
+
+
+def spread(value: float, iqr: float) -> str:
+    """A number with its interquartile range in brackets."""
+    digits = 3 if value < 1 else 2 if value < 10 else 1
+    return f"{value:.{digits}f} ({iqr:.{digits}f})"
 
 
 def ratio_rows(comparison: Comparison, measures: Sequence[str]) -> list[list[str]]:

@@ -6,6 +6,8 @@
     clustercaps bench --models m1 --size 96 --batch 16
     clustercaps bench layers --models m3           its five layers, one by one
     clustercaps bench scaling                      how time grows with K, D, C, image and batch
+    clustercaps bench peers                        every capsule system on the same images
+    clustercaps bench learning                     what each learns in a short run, resumable
     clustercaps bench --quick                      does it work at all? seconds, tiny sizes
 
 Every fast path is first compared with the float64 reference on the shapes that are then timed; if
@@ -21,7 +23,12 @@ WORDS = {
     "models": "whole networks",
     "layers": "their layers, one by one",
     "scaling": "how time grows with K, D, C, image and batch",
+    "peers": "every capsule system on the same images",
+    "learning": "a short run of every system on real images",
 }
+# About networks of all papers, whose names they take.
+ABOUT_ALL = ("peers", "learning")
+OUT = {"peers": "peers-bench.csv", "learning": "peers-fashion-mnist-mini.csv"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="for torch (default: as torch chooses)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
     parser.add_argument(
-        "--out", type=Path, help="CSV; the figure goes beside it (default: results/bench-WORD.csv)"
+        "--out", type=Path, help="CSV; the figure goes beside it (default: in results/)"
     )
 
 
@@ -64,12 +71,18 @@ def run(arguments: argparse.Namespace) -> None:
 
     from clustercaps.bench.cases import PAPER_MODELS, Options
     from clustercaps.errors import at_least, unknown
+    from clustercaps.models import list_models
 
+    known = list_models() if arguments.word in ABOUT_ALL else PAPER_MODELS
     chosen = chosen_models(arguments, PAPER_MODELS)
     for model in chosen:
-        if model not in PAPER_MODELS:
-            raise KeyError(unknown("model", model, PAPER_MODELS))
+        if model not in known:
+            raise KeyError(unknown("model", model, known))
     quick = {"batch": 2, "size": 8, "rounds": 2, "seconds": 0.001} if arguments.quick else {}
+    if arguments.word == "peers":
+        from clustercaps.bench.peers import BATCH, ROUNDS
+
+        quick = {"batch": BATCH, "rounds": ROUNDS, **quick, "size": 32}
     names = ("batch", "size", "in_chans", "rounds", "seconds")
     given = {name: getattr(arguments, name) for name in names}
     given = {name: value for name, value in given.items() if value is not None}
@@ -82,7 +95,8 @@ def run(arguments: argparse.Namespace) -> None:
         at_least("--threads", arguments.threads, 1)
         torch.set_num_threads(arguments.threads)
     options = Options(
-        out=arguments.out or Path("results") / f"bench-{arguments.word}.csv",
+        out=arguments.out
+        or Path("results") / OUT.get(arguments.word, f"bench-{arguments.word}.csv"),
         models=chosen,
         compiled=arguments.compiled,
         official=arguments.official,
@@ -104,4 +118,6 @@ def chosen_models(arguments: argparse.Namespace, every: tuple[str, ...]) -> tupl
         return every
     if arguments.models is not None:
         return tuple(dict.fromkeys(arguments.models.split(",")))
+    if arguments.word in ABOUT_ALL:
+        return ()
     return ("m1",) if arguments.quick or arguments.word == "layers" else ("m1", "m3", "s4")

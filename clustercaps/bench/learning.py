@@ -1,0 +1,75 @@
+"""`clustercaps bench learning`: what every capsule system learns in a short run on real images.
+
+The same images, order, batch and epochs for all; optimiser, loss and schedule are each system's
+own. Far too short to rank them: it shows that they learn, and what an epoch costs.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from clustercaps.bench.cases import Options
+from clustercaps.bench.report import write_csv
+from clustercaps.figures import new_figure, save
+from clustercaps.recipes import resolve
+from clustercaps.tables import text_table
+
+DATA, IMAGES, EPOCHS, BATCH = "fashion-mnist-mini", 2000, 3, 32
+# One form of every system; the other forms differ in size only.
+SYSTEMS = ("m1", "s1", "baseline_cnn")
+COLUMNS = (
+    *("model", "data", "train_images", "epochs", "batch", "seed", "parameters", "optimizer", "lr"),
+    *("test_error", "test_images", "train_error", "seconds_per_epoch"),
+)
+
+
+def run(options: Options) -> None:
+    """Train what is not trained yet, then print, store and draw all of it."""
+    from clustercaps.training import train
+    from clustercaps.training.run_folder import RunFolder
+
+    rows, results = [], []
+    for name in options.models or SYSTEMS:
+        settings = resolve(
+            name, DATA, "fast", epochs=EPOCHS, limit=IMAGES, batch_size=BATCH, test_every=EPOCHS
+        )
+        folder = Path("runs") / "learning" / name
+        result = train(settings, folder, resume=folder.exists())
+        last = RunFolder(folder).metrics()[-1]
+        results.append(result)
+        rows.append(
+            [
+                *(name, DATA, result["train_images"], EPOCHS, BATCH, settings.seed),
+                *(result["parameters"], settings.optimizer, settings.lr),
+                *(result["test_error"], result["test_images"], last["train_error"]),
+                result["train_seconds"] / EPOCHS,
+            ]
+        )
+        publish(rows, results, options.out)
+
+
+def publish(rows: Sequence[list[Any]], results: Sequence[dict[str, Any]], out: Path) -> None:
+    """The table, the CSV and the figure, after every system anew."""
+    told = [
+        {key: result[key] for key in ("machine", "python", "torch", "clustercaps", "commit")}
+        for result in results
+    ]
+    write_csv(
+        out, (*COLUMNS, *told[0]), [[*r, *t.values()] for r, t in zip(rows, told, strict=True)], {}
+    )
+    header = ["model", "parameters", "test error %", "train error %", "seconds per epoch"]
+    shown = [[r[0], f"{r[6]:,}", f"{r[9]:.2f}", f"{r[11]:.2f}", f"{r[12]:.1f}"] for r in rows]
+    print(text_table(header, shown), flush=True)
+    figure = new_figure(5, 0.2 * len(rows) + 1.2)
+    ax = figure.subplots()
+    places = range(len(rows), 0, -1)
+    ax.plot([row[9] for row in rows], list(places), "o", ms=5, color="#0072b2")
+    ax.set_yticks(list(places), [row[0] for row in rows], fontsize=7)
+    ax.set_xlabel(
+        f"test error (%) after {EPOCHS} epochs of {IMAGES:,} images, one seed", fontsize=8
+    )
+    ax.set_xlim(0, 100)
+    ax.axvline(90, color="grey", lw=0.8, ls=":")
+    ax.grid(axis="x", alpha=0.25)
+    ax.spines[["top", "right"]].set_visible(False)
+    save(figure, out.with_suffix(".png"))

@@ -1,0 +1,133 @@
+"""`clustercaps bench peers`: every capsule system, cluster routing too, on the same images."""
+
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from clustercaps.bench.cases import PAPER_MODELS, Case, Options, build
+from clustercaps.bench.measure import Progress, Timing, take_turns
+from clustercaps.bench.memory import can_measure, peak_extra_mb
+from clustercaps.bench.report import show_timing, write_csv
+from clustercaps.figures import new_figure, save
+from clustercaps.memory import memory_estimate
+from clustercaps.models.peers import PEERS
+from clustercaps.parameters import count_parameters
+from clustercaps.tables import text_table
+from clustercaps.training.machine import machine
+
+MEASURES = ("training step", "inference", "one image")
+COLUMNS = (
+    *("model", "in_chans", "image_side", "batch", "parameters"),
+    *("step_ms", "step_iqr_ms", "inference_ms", "inference_iqr_ms", "one_image_ms"),
+    *("one_image_iqr_ms", "peak_memory_mb", "memory_estimate_mb", "measurements"),
+)
+# The step of a large system takes seconds: fewer images and turns than for cluster routing alone.
+BATCH, ROUNDS = 16, 3
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system."""
+
+    case: Case
+    parameters: int
+    timings: dict[str, Timing]
+    memory_mb: float | None
+    estimate_mb: float
+
+
+def run(options: Options) -> None:
+    """Time every system, and print, store and draw the outcome."""
+    cases = [
+        Case(name, options.in_chans or 1, options.size, options.batch)
+        for name in options.models or (*PAPER_MODELS, *PEERS)
+    ]
+    rows = []
+    with Progress(len(cases) * (options.rounds * len(MEASURES) + 1)) as bar:
+        for case in cases:
+            bar.say(case.name)
+            rows.append(measure(case, options, bar))
+            # A large system's buffers must not be there while the next is measured.
+            gc.collect()
+    publish(rows, options.out)
+
+
+def measure(case: Case, options: Options, bar: Progress) -> Row:
+    """Everything about one system."""
+    work = build(case, "auto")
+    single = work.one_image()
+    work.module.eval()
+    calls = {"inference": work.forward, "one image": single.forward}
+    timings = take_turns(calls, options.rounds, options.seconds, bar)
+    work.module.train()
+    timings |= take_turns(
+        {"training step": work.training_step}, options.rounds, options.seconds, bar
+    )
+    network = case.network()
+    estimate = memory_estimate(network, batch=case.batch) / 1e6
+    parameters = count_parameters(
+        case.model, num_classes=network.num_classes, in_chans=case.in_chans, img_size=case.size
+    )
+    memory = peak_extra_mb(case, "auto", threads=torch.get_num_threads()) if can_measure() else None
+    bar.step()
+    return Row(case, parameters, timings, memory, estimate)
+
+
+def publish(rows: Sequence[Row], out: Path) -> None:
+    """Print the table, write the CSV and draw the figure beside it."""
+    told = machine()
+    print(f"{told['machine']}; torch {told['torch']}; commit {told['commit']}")
+    print(f"random images {rows[0].case.input}; medians, interquartile range in brackets\n")
+    ranked = sorted(rows, key=lambda row: row.timings["training step"].median)
+    header = ["model", "parameters", *(f"{m}, ms" for m in MEASURES), "peak, MB", "estimate, MB"]
+    table = [
+        [
+            row.case.model,
+            f"{row.parameters:,}",
+            *(show_timing(row.timings[m]) for m in MEASURES),
+            "-" if row.memory_mb is None else f"{row.memory_mb:.0f}",
+            f"{row.estimate_mb:.0f}",
+        ]
+        for row in ranked
+    ]
+    print(text_table(header, table))
+    write_csv(out, COLUMNS, [csv_row(row) for row in rows], told)
+    print(f"\n{out}\n{draw(ranked, out.with_suffix('.png'), str(told['machine']))}")
+
+
+def csv_row(row: Row) -> list[object]:
+    """A system in the order of `COLUMNS`."""
+    case = row.case
+    times = [1e3 * v for m in MEASURES for v in (row.timings[m].median, row.timings[m].iqr)]
+    return [
+        *(case.model, case.in_chans, case.size, case.batch, row.parameters, *times),
+        *(row.memory_mb, row.estimate_mb, min(t.measurements for t in row.timings.values())),
+    ]
+
+
+def draw(rows: Sequence[Row], path: Path, machine_name: str) -> Path:
+    """Time and memory of a training step, a line per system, fastest on top; logarithmic."""
+    figure = new_figure(7.5, 0.2 * len(rows) + 1.4)
+    time, memory = figure.subplots(1, 2, sharey=True)
+    places = range(len(rows), 0, -1)
+    values = {
+        time: [1e3 * row.timings["training step"].median for row in rows],
+        memory: [row.memory_mb or row.estimate_mb for row in rows],
+    }
+    for ax, title in ((time, "training step (ms)"), (memory, "peak memory of a step (MB)")):
+        for place, row, value in zip(places, rows, values[ax], strict=True):
+            ours = row.case.model in PAPER_MODELS
+            ax.plot(
+                value, place, "o" if ours else "s", ms=5, color="#d55e00" if ours else "#0072b2"
+            )
+        ax.set_xscale("log")
+        ax.set_title(title, fontsize=9)
+        ax.grid(axis="x", which="both", alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    time.set_yticks(list(places), [row.case.model for row in rows], fontsize=7)
+    case = rows[0].case
+    figure.suptitle(f"circles: cluster routing; {case.input}; {machine_name}", fontsize=8)
+    return save(figure, path)

@@ -1,0 +1,102 @@
+"""How much memory a network needs, told without computing anything.
+
+The network runs on tensors that have shapes but no data, and every storage that it makes or frees
+is counted. What libraries allocate inside an operator (scratch of a convolution, of the fused
+kernel) is not seen.
+"""
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from clustercaps.errors import at_least
+from clustercaps.models.base import ImageClassifier, Lesson
+
+# The CPU library copies what it convolves, and the result, into a layout of its own.
+CONVOLUTIONS = (
+    torch.ops.aten.convolution.default,
+    torch.ops.aten.convolution_backward.default,
+)
+
+
+def tensors_of(tree: Any) -> list[torch.Tensor]:
+    """The tensors in nested lists and tuples."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+class StorageCount(TorchDispatchMode):
+    """Bytes of the storages that exist, and the most there were at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now: int = 0
+        self.peak: int = 0
+        self._known: set[int] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operator and count what it leaves behind."""
+        result = func(*args, **(kwargs or {}))
+        for tensor in tensors_of(result):
+            self._count(tensor.untyped_storage())
+        if func in CONVOLUTIONS:
+            copies = sum(t.nbytes for t in tensors_of((args, result)))
+            self.peak = max(self.peak, self.now + copies)
+        return result
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key = id(storage)
+        if key in self._known:
+            return
+        size = storage.nbytes()
+        self._known.add(key)
+        self.now += size
+        self.peak = max(self.peak, self.now)
+        # The Python object lives as long as the storage, also when only autograd holds it.
+        weakref.finalize(storage, self._forget, key, size)
+
+    def _forget(self, key: int, size: int) -> None:
+        self._known.discard(key)
+        self.now -= size
+
+
+def memory_estimate(
+    model: ImageClassifier,
+    input_shape: Sequence[int] | None = None,
+    batch: int = 64,
+    training: bool = True,
+) -> int:
+    """Bytes that a step needs at its peak, on top of the weights and the images.
+
+    Args:
+        model: The network; it is not run, and not changed.
+        input_shape: Channels, height and width of the images; the network's own unless given.
+        batch: Images in a step.
+        training: Forward, loss and backward, with the gradients; otherwise forward alone.
+    """
+    at_least("batch", batch, 1)
+    settings = dict(model.settings)
+    if input_shape is not None:
+        settings |= {"in_chans": input_shape[0], "img_size": list(input_shape[1:])}
+    # Some first weights are drawn by looking at them; on "meta" nothing is drawn.
+    with torch.device("meta"):
+        network = type(model)(**settings).train(training)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        network.to_empty(device="cpu")
+        images = torch.empty(batch, network.in_chans, *network.img_size)
+        labels = torch.zeros(batch, dtype=torch.int64)
+        count = StorageCount()
+        with count:
+            if training:
+                loss, _ = network.training_loss(Lesson(images, labels, images))
+                loss.sum().backward()
+            else:
+                with torch.no_grad():
+                    network(images)
+    return count.peak

@@ -1,15 +1,13 @@
 """How many parameters every network has, beside what the paper prints."""
 
-import json
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import torch
 
 from clustercaps.models import create_model, list_models
 from clustercaps.models.peers import PEERS
+from clustercaps.paper import paper
 
 # Data set -> what it asks of a network.
 TASKS: dict[str, dict[str, Any]] = {
@@ -49,11 +47,9 @@ def count_parameters(name: str, **settings: Any) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-@cache
 def printed_counts() -> dict[str, dict[str, str]]:
     """The paper's printed parameter counts, by network and data set."""
-    paper = json.loads(files("clustercaps").joinpath("paper.json").read_text(encoding="utf-8"))
-    counts: dict[str, dict[str, str]] = paper["parameters"]
+    counts: dict[str, dict[str, str]] = paper()["parameters"]
     return counts
 
 

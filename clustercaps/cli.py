@@ -20,6 +20,8 @@ COMMANDS = {
     "predict": "classify image files with a trained network",
     "compare": "put runs side by side: table and learning curves",
     "demo": "train M1 on images inside the package and draw what it learnt",
+    "reproduce": "make a table or figure of the paper anew",
+    "report": "put all results of reproduce on one page",
     "kernels": "show which fast paths there are, which is used, and why not the others",
     "bench": "time networks and layers, measure their memory, see how cost grows",
 }

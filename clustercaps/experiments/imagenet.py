@@ -1,0 +1,174 @@
+r"""The ImageNet network, M4 behind a ResNet's first stage: top-1, top-5, and what a run costs.
+
+`full` trains it on a folder with `train/CLASS/IMAGE` and `val/CLASS/IMAGE` (--data-dir). The paper
+does not say how long it trained here; we take its protocol of the other sets, and one seed. The
+cell `cost` needs no images: it counts what the run would compute. On several machines:
+
+    torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \
+        -m clustercaps reproduce imagenet --budget full --data-dir /data/imagenet --workers 8
+
+`quick` is for a folder of some ten classes and 10,000 images: 64x64 pixels, one epoch of the fast
+recipe. Estimate: 157 steps of about 900 GFLOP, 12 to 16 minutes on two cores.
+
+`smoke` trains a tiny network on a folder of images that it writes itself.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clustercaps.data.errors import need
+from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
+from clustercaps.experiments.markdown import markdown_table
+from clustercaps.experiments.plots import COLUMN, add_legend, finish
+from clustercaps.experiments.trainings import train_once, training
+from clustercaps.figures import COLOURS, new_figure
+from clustercaps.paper import paper
+from clustercaps.recipes import RECIPES, TrainSettings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MODEL, DATA = "imagenet_m4", "imagenet"
+# Sustained speeds to tell days from; what a machine reaches must be measured on it.
+SPEEDS = {"1 GPU at 10 TFLOP/s": 1e13, "32 GPUs at 100 TFLOP/s": 3.2e15}
+
+
+def cells(budget: str) -> list[Cell]:
+    """The cost of the full run, and a training."""
+    cost = {"model": MODEL, "images": paper()["imagenet"]["train_images"], "speeds": SPEEDS}
+    cost["epochs"] = RECIPES["paper"]["epochs"]
+    if budget == "full":
+        run = training(MODEL, MODEL, DATA, "paper", train_and_score)
+    elif budget == "quick":
+        run = training(MODEL, MODEL, DATA, "fast", train_and_score, epochs=1, img_size=64)
+    else:
+        tiny = {"model_settings": {"dim": 2, "votes": 4, "channels": 2}, "img_size": 32}
+        run = training(MODEL, MODEL, DATA, "fast", train_on_own, epochs=1, batch_size=8, **tiny)
+    return [Cell("cost", cost, partial(count_cost, cost), seeded=False), run]
+
+
+def count_cost(cost: dict[str, Any], _: int, __: Workspace) -> Row:
+    """Operations of the whole run, two for each multiply-add, and days at some speeds."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from clustercaps.models import create_model
+
+    with torch.device("meta"):
+        model = create_model(cost["model"])
+        image = torch.empty(1, model.in_chans, *model.img_size)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(image)
+    forward = counter.get_total_flops()
+    # Gradients of weights and of inputs cost a forward pass each.
+    total = 3 * forward * cost["images"] * cost["epochs"]
+    days = {f"days, {name}": total / speed / 86400 for name, speed in cost["speeds"].items()}
+    return {
+        **{"model": cost["model"], "parameters": sum(p.numel() for p in model.parameters())},
+        **{"cost_images": cost["images"], "cost_epochs": cost["epochs"]},
+        **{"forward_gflop": forward / 1e9, "run_exaflop": total / 1e18, **days},
+    }
+
+
+def train_and_score(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
+    """Train, and turn errors into the accuracies that the paper prints."""
+    row = train_once(settings, seed, workspace)
+    return {**row, "top1": 100 - row["test_error"], "top5": 100 - row["top5_error"]}
+
+
+def train_on_own(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
+    """Train on images made for it."""
+    folder = workspace.folder.with_name(f"{workspace.folder.name}-images")
+    write_images(folder)
+    return train_and_score(settings, seed, replace(workspace, data_dir=str(folder)))
+
+
+def write_images(root: Path) -> None:
+    """A folder like ImageNet's with 6 classes: random images, each class of its own colour."""
+    pil = need("PIL.Image", "write image files")
+    chance = random.Random(0)
+    for split, count in (("train", 4), ("val", 2)):
+        for label in range(6):
+            folder = root / split / f"class-{label}"
+            folder.mkdir(parents=True, exist_ok=True)
+            for number in range(count):
+                noise = bytes(
+                    min(255, chance.randrange(120) + 120 * (label >> channel & 1))
+                    for _ in range(48 * 40)
+                    for channel in range(3)
+                )
+                suffix = ".png" if number % 2 else ".jpg"
+                pil.frombytes("RGB", (48, 40), noise).save(folder / f"{number}{suffix}")
+
+
+def table(rows: Sequence[Row], _: str) -> str:
+    """Accuracies beside the paper's, then the cost of the full run."""
+    printed = paper()["imagenet"]["accuracy"]
+    lines = [
+        [f"{entry['name']}, as printed", f"{entry['top1']:.2f}", f"{entry['top5']:.2f}"]
+        for entry in printed.values()
+    ]
+    for row in rows:
+        if "top1" in row:
+            name = f"ours, seed {row['seed']}, {row['train_images']:,} images"
+            lines.append([name, f"{row['top1']:.2f}", f"{row['top5']:.2f}"])
+    text = markdown_table(["network", "top-1 accuracy %", "top-5 accuracy %"], lines)
+    for row in rows:
+        if "run_exaflop" in row:
+            text += f"\n\n{describe_cost(row)}"
+    return text
+
+
+def describe_cost(row: Row) -> str:
+    """The cost of the full run, in a sentence and a table."""
+    days = [
+        [name.removeprefix("days, "), f"{value:.1f}"]
+        for name, value in row.items()
+        if name.startswith("days, ")
+    ]
+    return (
+        f"The whole run is {row['cost_images']:,} images x {row['cost_epochs']} epochs x 3 x "
+        f"{row['forward_gflop']:.2f} GFLOP = {row['run_exaflop']:.1f} EFLOP, counted from shapes "
+        f"({row['parameters']:,} parameters; 3: forward, gradient of weights, gradient of inputs). "
+        f"No speed is measured here; at sustained speeds of\n\n{markdown_table(['', 'days'], days)}"
+    )
+
+
+def figure(rows: Sequence[Row], _: str) -> "Figure":
+    """Top-1 and top-5 of the paper's networks and of ours."""
+    names = {"top1": "top-1", "top5": "top-5"}
+    printed = paper()["imagenet"]["accuracy"].values()
+    series = {f"{e['name']}, paper": [e[key] for key in names] for e in printed}
+    for row in rows:
+        if "top1" in row:
+            series[f"ours, seed {row['seed']}"] = [row[key] for key in names]
+    drawn = new_figure(COLUMN, 2.4)
+    ax = drawn.subplots()
+    for number, (name, values) in enumerate(series.items()):
+        ax.plot(
+            range(2), values, "osD^vPX"[number % 7], ms=4, color=COLOURS[number % 7], label=name
+        )
+    finish(ax, list(names.values()))
+    ax.set_ylim(0, 100)
+    ax.set_ylabel("accuracy (%)", fontsize=8)
+    add_legend(drawn)
+    return drawn
+
+
+EXPERIMENT = Experiment(
+    title="ImageNet",
+    cells=cells,
+    table=table,
+    figure=figure,
+    seeds={"smoke": (0,), "quick": (0,), "full": (0,)},
+    notes="""\
+The paper gives neither epochs nor strides of the first stage for this network: we take its protocol
+of the other sets, and a ResNet's strides. It speaks of 100,000 validation images; the published set
+has half as many. Almost all of the arithmetic is in the first capsule layer, whose votes read 256
+maps. On several machines: `torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d
+--rdzv-endpoint HOST:29500 -m clustercaps reproduce imagenet --budget full --data-dir FOLDER`.""",
+)

@@ -1,0 +1,83 @@
+"""How votes K and capsule size D change the error of the M-variants on CIFAR-10.
+
+`full` is the paper's table: K in {5, 8}, D in {6, 8, 16, 24}, 300 epochs, three seeds.
+
+`quick` has D of 6 and 8 only, on 10,000 images of CIFAR-10, 4 epochs of the fast recipe, three
+seeds. Estimate: 157 steps an epoch at 70 to 160 ms, growing with K and D: 44 to 100 s a run, 14
+minutes for the 12 runs.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from clustercaps.experiments.cells import Cell, Experiment, Row
+from clustercaps.experiments.markdown import markdown_table
+from clustercaps.experiments.plots import error_figure
+from clustercaps.experiments.trainings import Spread, first_rows, spreads, training
+from clustercaps.paper import paper
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def cells(budget: str) -> list[Cell]:
+    """M1 with other K and D: a cell for each pair."""
+    pairs = [(entry["votes"], entry["dim"]) for entry in paper()["kd-grid"]]
+    if budget == "full":
+        return [pair(k, d, "cifar10", "paper") for k, d in pairs]
+    if budget == "quick":
+        small = [(k, d) for k, d in pairs if d <= 8]
+        return [pair(k, d, "cifar10", "fast", epochs=4, limit=10_000) for k, d in small]
+    size: dict[str, Any] = {"epochs": 1, "limit": 64, "batch_size": 32}
+    return [pair(k, 2, "fashion-mnist-mini", "fast", **size) for k in (4, 5)]
+
+
+def pair(votes: int, dim: int, data: str, recipe: str, **changes: Any) -> Cell:
+    """A cell of the grid."""
+    network = {"votes": votes, "dim": dim}
+    return training(f"k{votes}d{dim}", "m1", data, recipe, model_settings=network, **changes)
+
+
+def table(rows: Sequence[Row], _: str) -> str:
+    """A row for each pair, with the paper's error and count."""
+    errors, known = spreads(rows), first_rows(rows)
+    printed = {f"k{e['votes']}d{e['dim']}": e for e in paper()["kd-grid"]}
+    lines = []
+    for id, spread in errors.items():
+        entry = printed.get(id)
+        theirs = [f"{entry['error']:.2f}", entry["parameters"]] if entry else ["", ""]
+        lines.append([*split(id), f"{known[id]['parameters']:,}", str(spread), *theirs])
+    paper_says = ["paper, CIFAR-10, error %", "paper, parameters"]
+    return markdown_table(["K", "D", "parameters", "error %", *paper_says], lines)
+
+
+def split(id: str) -> tuple[str, str]:
+    """K and D of a cell."""
+    votes, dim = id.removeprefix("k").split("d")
+    return votes, dim
+
+
+def figure(rows: Sequence[Row], budget: str) -> "Figure":
+    """Error over D, a series for each K."""
+    ours: dict[str, dict[str, Spread]] = {}
+    for id, spread in spreads(rows).items():
+        votes, dim = split(id)
+        ours.setdefault(f"K = {votes}", {})[dim] = spread
+    printed: dict[str, dict[str, float]] = {}
+    for entry in paper()["kd-grid"]:
+        printed.setdefault(f"K = {entry['votes']}", {})[str(entry["dim"])] = entry["error"]
+    title = str(rows[0]["data"])
+    return error_figure(
+        {title: ours}, "capsule size D", printed={title: printed} if budget == "full" else {}
+    )
+
+
+EXPERIMENT = Experiment(
+    title="Votes K and capsule size D",
+    cells=cells,
+    table=table,
+    figure=figure,
+    notes="""\
+Same differences from the paper as in the classification table. After few epochs the order of the
+cells says how fast they learn, not what they reach.""",
+)

@@ -1,0 +1,104 @@
+"""Cells that are trainings, and what is made of their errors."""
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+from clustercaps.experiments.cells import Cell, Row, Workspace
+from clustercaps.experiments.store import CONDITIONS
+from clustercaps.recipes import TrainSettings, resolve
+
+# Columns of a training's row, as they are called in `result.json` of its run.
+COLUMNS = (
+    *("model", "data", "recipe", "epochs", "train_images", "test_images", "parameters"),
+    *("test_error", "top5_error", "test_loss", "weights", "train_seconds", "processes"),
+)
+# Epochs between tests: a run is tested once, at its end, so that nobody can pick an epoch.
+NEVER = 10**9
+
+
+def training(
+    id: str,
+    model: str,
+    data: str,
+    recipe: str,
+    measure: Callable[[TrainSettings, int, Workspace], Row] | None = None,
+    **changes: Any,
+) -> Cell:
+    """A cell that trains a network.
+
+    Args:
+        id: Of the cell.
+        model: A name from `clustercaps models`.
+        data: A name from `clustercaps data list`.
+        recipe: "paper" or "fast".
+        measure: What to do with settings, seed and workspace; `train_once` if not given.
+        **changes: Settings that differ from the recipe's.
+    """
+    settings = resolve(model, data, recipe, **{"test_every": NEVER, **changes})
+    stored = asdict(settings)
+    del stored["seed"]
+    return Cell(id, stored, partial(measure or train_once, settings), data, default_settings())
+
+
+def train_once(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
+    """Train with a seed, or go on with the run that the workspace holds, and return its row."""
+    from clustercaps.training import train
+    from clustercaps.training.run_folder import RunFolder
+
+    result = train(
+        replace(settings, seed=seed),
+        workspace.folder,
+        resume=not workspace.fresh,
+        overwrite=workspace.fresh,
+        data_dir=workspace.data_dir,
+        workers=workspace.workers,
+    )
+    last = RunFolder(workspace.folder).metrics()[-1]
+    row = {name: result[name] for name in (*COLUMNS, *CONDITIONS)}
+    return {**row, "train_error": last["train_error"]}
+
+
+def default_settings() -> dict[str, Any]:
+    """The settings of a run that have a default."""
+    return {
+        f.name: f.default
+        for f in dataclasses.fields(TrainSettings)
+        if f.default is not dataclasses.MISSING
+    }
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A column of one cell over its seeds."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return statistics.mean(self.values)
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation over the seeds (n - 1); None for one seed."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" + ("" if self.sd is None else f" +- {self.sd:.2f}")
+
+
+def spreads(rows: Sequence[Row], column: str = "test_error") -> dict[str, Spread]:
+    """A column of every cell over its seeds."""
+    found: dict[str, tuple[float, ...]] = {}
+    for row in rows:
+        found[row["cell"]] = (*found.get(row["cell"], ()), float(row[column]))
+    return {id: Spread(values) for id, values in found.items()}
+
+
+def first_rows(rows: Sequence[Row]) -> dict[str, Row]:
+    """A row of every cell, for what does not depend on the seed."""
+    return {row["cell"]: row for row in reversed(rows)}

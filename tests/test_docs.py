@@ -4,8 +4,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from measured import is_known, known_numbers, stated_numbers
+
+from clustercaps.experiments import report
 
 ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 
 
 def test_readme_example_runs(tmp_path: Path) -> None:
@@ -25,6 +29,61 @@ def test_links_lead_somewhere(page: str) -> None:
     path = ROOT / page
     for target in re.findall(r"\]\((?!http)([^)#]+)", path.read_text()):
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+@pytest.fixture(scope="module")
+def known() -> list[tuple[str, float]]:
+    return known_numbers(ROOT / "results", ROOT / "clustercaps" / "paper.json")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_measured_numbers_are_in_results(page: str, known: list[tuple[str, float]]) -> None:
+    text = (ROOT / page).read_text()
+    everywhere = page == "docs/reproduction.md"
+    unknown = [
+        f"{number} {unit}".strip()
+        for number, unit, scale in stated_numbers(text, everywhere)
+        if not is_known(number, unit, scale, known)
+    ]
+    assert not unknown, (
+        f"{page} states {', '.join(unknown)}, which no file in results/ has; see "
+        "'Numbers in the docs' in CONTRIBUTING.md"
+    )
+
+
+def test_wrong_numbers_are_found(tmp_path: Path) -> None:
+    (tmp_path / "demo.json").write_text('{"test_error": 11.4, "train_seconds": 155.0}')
+    (tmp_path / "bench.csv").write_text("model,times_official\nm1,32.544\n")
+    (tmp_path / "ablation.csv").write_text("cell,seed,test_error\nm1,0,20.5\nm1,1,21.5\n")
+    known = known_numbers(tmp_path, ROOT / "clustercaps" / "paper.json")
+    page = """
+An error of **11.40 %**, 155 s of training, `99.99 %` in code.
+
+## Results
+
+| network | error % | faster |
+|---|---|---|
+| m1 | 5.17 +- 0.07 (146K) | 32.5x |
+| m2 | 5.18 | 32.9x |
+| m3 | 21.00 +- 0.71 | - |
+| m4 | 155 | - |
+
+It took 156 s and 2.7 min. 1x28x28 is no factor.
+"""
+    stated = list(stated_numbers(page, everywhere=False))
+    expected = "11.40 155 32.5 5.17 0.07 32.9 5.18 21.00 0.71 155 156 2.7"
+    assert " ".join(number for number, _, _ in stated) == expected
+    wrong = [number for number, unit, scale in stated if not is_known(number, unit, scale, known)]
+    # 155 are seconds, not a percentage.
+    assert wrong == ["32.9", "5.18", "155", "156", "2.7"]
+
+
+def test_reproduction_page_is_what_report_writes() -> None:
+    page = ROOT / "docs" / "reproduction.md"
+    assert page.read_text() == report.render(ROOT / "results", page), "run `clustercaps report`"
+    for name, sections in report.fragments(ROOT / "results").items():
+        for budget, text in sections.items():
+            assert (ROOT / "results" / f"{name}-{budget}.md").read_text() == text
 
 
 def test_contributing_routing_can_be_added(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,15 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the page."""
-    from clustercaps.experiments.report import render
-    from clustercaps.training.checkpoint import write_atomically
+    from clustercaps.experiments.report import write
 
     if not arguments.results.is_dir():
         raise ValueError(
             f"{arguments.results} is not a folder; `clustercaps reproduce` makes it, or give "
             "--results"
         )
-    text = render(arguments.results, arguments.page)
-    arguments.page.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(arguments.page, text)
+    write(arguments.results, arguments.page)
     print(arguments.page)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from clustercaps.experiments.cells import Cell, Experiment, Row
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.plots import error_figure
-from clustercaps.experiments.trainings import spreads, training
+from clustercaps.experiments.trainings import NAMES, spreads, training
 from clustercaps.paper import paper
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def figure(rows: Sequence[Row], budget: str) -> "Figure":
         for r, name in ROUTINGS.items()
     }
     printed = {name: {m: paper()["ablation"][m][r] for m in models} for r, name in ROUTINGS.items()}
-    title = str(rows[0]["data"])
+    title = NAMES[rows[0]["data"]]
     return error_figure(
         {title: panel}, "network", printed={title: printed} if budget == "full" else {}
     )

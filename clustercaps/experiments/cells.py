@@ -93,3 +93,11 @@ class Experiment:
     seeds: Mapping[str, tuple[int, ...]] = field(
         default_factory=lambda: {"smoke": (0,), "quick": (0, 1, 2), "full": (0, 1, 2)}
     )
+
+    def wanted(self, budget: str) -> set[tuple[str, int]]:
+        """The cells and seeds that make the results of a budget complete."""
+        return {
+            (cell.id, seed)
+            for cell in self.cells(budget)
+            for seed in (self.seeds[budget] if cell.seeded else (0,))
+        }

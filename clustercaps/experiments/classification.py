@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from clustercaps.experiments.cells import Cell, Experiment, Row
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.plots import error_figure
-from clustercaps.experiments.trainings import first_rows, spreads, training
+from clustercaps.experiments.trainings import NAMES, first_rows, spreads, training
 from clustercaps.paper import paper
 from clustercaps.parameters import CLASSIFIERS
 
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
 SETS = ("smallnorb", "fashion-mnist", "svhn", "cifar10")
 SMALL = ("m1", "m2", "s1", "s2")
-NAMES = {
-    "smallnorb": "smallNORB",
-    "fashion-mnist": "Fashion-MNIST",
-    "fashion-mnist-mini": "Fashion-MNIST, 10,000 images",
-    "svhn": "SVHN",
-    "cifar10": "CIFAR-10",
-}
 
 
 def cells(budget: str) -> list[Cell]:
@@ -88,7 +81,7 @@ def literature_table() -> str:
     )
 
 
-def as_printed(row: dict[str, dict[str, object]], data: str) -> str:
+def as_printed(row: dict[str, Any], data: str) -> str:
     """A cell of the paper's table."""
     if data not in row:
         return ""

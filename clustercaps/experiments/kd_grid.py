@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from clustercaps.experiments.cells import Cell, Experiment, Row
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.plots import error_figure
-from clustercaps.experiments.trainings import Spread, first_rows, spreads, training
+from clustercaps.experiments.trainings import NAMES, Spread, first_rows, spreads, training
 from clustercaps.paper import paper
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def figure(rows: Sequence[Row], budget: str) -> "Figure":
     printed: dict[str, dict[str, float]] = {}
     for entry in paper()["kd-grid"]:
         printed.setdefault(f"K = {entry['votes']}", {})[str(entry["dim"])] = entry["error"]
-    title = str(rows[0]["data"])
+    title = NAMES[rows[0]["data"]]
     return error_figure(
         {title: ours}, "capsule size D", printed={title: printed} if budget == "full" else {}
     )

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from clustercaps.experiments import BUDGETS
 from clustercaps.experiments.cells import Experiment, Row
 
-FOUND_AT = {
-    "smoke": "These numbers only show that the code runs.",
-    "quick": "The quick budget is a smaller task than the paper's: compare our numbers with each "
-    "other, not with the paper's.",
-    "full": "This is the paper's protocol.",
+# What a trained number is good for.
+MEANING = {
+    "smoke": " These numbers only show that the code runs.",
+    "quick": " This is a smaller task than the paper's: compare our numbers with each other, not "
+    "with the paper's.",
+    "full": "",
 }
 
 
@@ -32,9 +33,10 @@ def fragment(
         to_results: Path from the page to the folder of the results, such as "../results/".
     """
     stem = f"{to_results}{name}-{budget}"
+    meaning = MEANING[budget] if any("epochs" in row for row in rows) else ""
     parts = [
         f"## {experiment.title} ({budget})",
-        f"`clustercaps reproduce {name} --budget {budget}`: {BUDGETS[budget]}. {FOUND_AT[budget]}",
+        f"`clustercaps reproduce {name} --budget {budget}`: {BUDGETS[budget]}.{meaning}",
         conditions(experiment, budget, rows),
         experiment.table(rows, budget),
         f"![{experiment.title}]({stem}.png)",
@@ -67,11 +69,7 @@ def conditions(experiment: Experiment, budget: str, rows: Sequence[Row]) -> str:
         f"{', '.join(unique(rows, 'accelerator'))}; torch {', '.join(unique(rows, 'torch'))}; "
         f"commit {', '.join(unique(rows, 'commit'))}"
     )
-    wanted = {
-        (cell.id, seed)
-        for cell in experiment.cells(budget)
-        for seed in (experiment.seeds[budget] if cell.seeded else (0,))
-    }
+    wanted = experiment.wanted(budget)
     done = wanted & {(row["cell"], row["seed"]) for row in rows}
     lines.append(f"Done: {len(done)} of {len(wanted)} cells and seeds")
     return "\n".join(f"- {line}" for line in lines)

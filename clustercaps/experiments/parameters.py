@@ -89,7 +89,8 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
         off = [row["percent_off"] for row in mine]
         ax.plot(places, off, "osD^v"[number % 5], ms=4, color=COLOURS[number], label=data)
     finish(ax, models)
-    ax.tick_params(axis="x", rotation=45)
+    for tick in ax.get_xticklabels():
+        tick.set(rotation=45, ha="right")
     ax.axhline(0, color="0.5", lw=0.8)
     ax.set_ylabel("our count against\nthe printed one (%)", fontsize=8)
     add_legend(drawn)

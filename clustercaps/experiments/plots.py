@@ -80,7 +80,8 @@ def _draw(ax: "Axes", panel: Panel, printed: Printed) -> None:
                 "ms": 7,
                 "mew": 0.8,
             }
-            ax.plot(xs, values, marker, label=f"{name}, paper", **hollow)
+            label = "paper" if len(panel) == 1 else f"{name}, paper"
+            ax.plot(xs, values, marker, label=label, **hollow)
     finish(ax, places)
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from clustercaps.experiments import EXPERIMENTS, get_experiment
 from clustercaps.experiments.markdown import fragment
-from clustercaps.experiments.store import Store
+from clustercaps.experiments.store import Store, key
+from clustercaps.training.checkpoint import write_atomically
 
 HEAD = """\
 # Reproduction of the paper
@@ -21,9 +22,37 @@ clustercaps reproduce NAME --budget full         # the paper's protocol; days on
 clustercaps reproduce --list NAME --budget full  # one resumable command per cell and seed
 clustercaps report                               # this page again
 ```
+
+On a cluster, each line of the list is a job of its own that can be repeated until it is done:
+
+```
+clustercaps reproduce --list classification --budget full > jobs.txt
+xargs -d '\\n' -P 4 -n 1 sh -c < jobs.txt
+sbatch --array=1-$(wc -l < jobs.txt) --wrap 'sh -c "$(sed -n ${{SLURM_ARRAY_TASK_ID}}p jobs.txt)"'
+```
 """
-# Smoke results say nothing about the method.
+# Best first. Smoke results say nothing about the method.
 SHOWN = ("full", "quick")
+
+
+def fragments(results: Path, to_results: str = "") -> dict[str, dict[str, str]]:
+    """The sections of every experiment that has results, by budget; full ones replace quick ones.
+
+    Args:
+        results: The folder of the results.
+        to_results: Path to it from the page that the sections are for.
+    """
+    found: dict[str, dict[str, str]] = {name: {} for name in EXPERIMENTS}
+    for name, sections in found.items():
+        experiment = get_experiment(name)
+        for budget in SHOWN:
+            store = Store(results / f"{name}-{budget}.csv", experiment.cells(budget))
+            rows = store.rows()
+            if rows:
+                sections[budget] = fragment(name, experiment, budget, rows, to_results)
+            if experiment.wanted(budget) <= {key(row) for row in rows}:
+                break
+    return found
 
 
 def render(results: Path, page: Path) -> str:
@@ -35,15 +64,18 @@ def render(results: Path, page: Path) -> str:
     """
     to_results = os.path.relpath(results, page.parent).replace(os.sep, "/") + "/"
     parts = [HEAD.format(results=to_results, names=", ".join(EXPERIMENTS))]
-    for name, summary in EXPERIMENTS.items():
-        experiment = get_experiment(name)
-        found = False
-        for budget in SHOWN:
-            store = Store(results / f"{name}-{budget}.csv", experiment.cells(budget))
-            rows = store.rows()
-            if rows:
-                parts.append(fragment(name, experiment, budget, rows, to_results))
-                found = True
-        if not found:
-            parts.append(f"## {experiment.title}\n\nNo results yet. It measures {summary}.\n")
+    for name, sections in fragments(results, to_results).items():
+        parts += sections.values()
+        if not sections:
+            title = get_experiment(name).title
+            parts.append(f"## {title}\n\nNo results yet. It measures {EXPERIMENTS[name]}.\n")
     return "\n".join(parts)
+
+
+def write(results: Path, page: Path) -> None:
+    """Write the page, and the text beside every CSV, anew."""
+    for name, sections in fragments(results).items():
+        for budget, text in sections.items():
+            write_atomically(results / f"{name}-{budget}.md", text)
+    page.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(page, render(results, page))

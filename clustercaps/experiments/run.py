@@ -75,9 +75,8 @@ def reproduce(request: Request) -> int:
             except DataError as error:
                 missing[cell.data] = str(error)
     for name, reason in missing.items():
-        say(
-            f"left out: {', '.join(c.id for c, _ in todo if c.data == name)}: {reason}. {how(name)}"
-        )
+        ids = dict.fromkeys(cell.id for cell, _ in todo if cell.data == name)
+        say(f"left out: {', '.join(ids)}: {reason}. {how(name)}")
     if is_first_process():
         publish(experiment, request, store)
     return 1 if missing else 0
@@ -154,9 +153,7 @@ def left(began: float, done: int, todo: Sequence[object]) -> str:
     if not done:
         return ""
     seconds = (time.monotonic() - began) / done * (len(todo) - done)
-    return (
-        f", about {seconds / 60:.0f} min left" if seconds > 90 else f", about {seconds:.0f} s left"
-    )
+    return f", about {seconds / 60:.0f} min left" if seconds > 90 else f", {seconds:.0f} s left"
 
 
 def how(data: str) -> str:

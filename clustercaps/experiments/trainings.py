@@ -16,6 +16,14 @@ COLUMNS = (
     *("model", "data", "recipe", "epochs", "train_images", "test_images", "parameters"),
     *("test_error", "top5_error", "test_loss", "weights", "train_seconds", "processes"),
 )
+# Image sets as people write them.
+NAMES = {
+    "smallnorb": "smallNORB",
+    "fashion-mnist": "Fashion-MNIST",
+    "fashion-mnist-mini": "Fashion-MNIST, 10,000 images",
+    "svhn": "SVHN",
+    "cifar10": "CIFAR-10",
+}
 # Epochs between tests: a run is tested once, at its end, so that nobody can pick an epoch.
 NEVER = 10**9
 

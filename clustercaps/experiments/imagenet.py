@@ -2,7 +2,8 @@ r"""The ImageNet network, M4 behind a ResNet's first stage: top-1, top-5, and wh
 
 `full` trains it on a folder with `train/CLASS/IMAGE` and `val/CLASS/IMAGE` (--data-dir). The paper
 does not say how long it trained here; we take its protocol of the other sets, and one seed. The
-cell `cost` needs no images: it counts what the run would compute. On several machines:
+cell `cost` needs no images: it counts what the run would compute. On several machines, which must
+share the folder of the results:
 
     torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \
         -m clustercaps reproduce imagenet --budget full --data-dir /data/imagenet --workers 8

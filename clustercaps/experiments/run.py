@@ -76,7 +76,7 @@ def reproduce(request: Request) -> int:
                 missing[cell.data] = str(error)
     for name, reason in missing.items():
         ids = dict.fromkeys(cell.id for cell, _ in todo if cell.data == name)
-        say(f"left out: {', '.join(ids)}: {reason}. {how(name)}")
+        say(f"left out: {', '.join(ids)}\n{reason}\n{how(name)}")
     if is_first_process():
         publish(experiment, request, store)
     return 1 if missing else 0

@@ -65,9 +65,9 @@ def train_once(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
         data_dir=workspace.data_dir,
         workers=workspace.workers,
     )
-    last = RunFolder(workspace.folder).metrics()[-1]
     row = {name: result[name] for name in (*COLUMNS, *CONDITIONS)}
-    return {**row, "train_error": last["train_error"]}
+    lines = RunFolder(workspace.folder).metrics()
+    return {**row, "train_error": lines[-1]["train_error"] if lines else None}
 
 
 def default_settings() -> dict[str, Any]:

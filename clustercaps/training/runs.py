@@ -1,10 +1,13 @@
 """Whole runs: one, or one per seed."""
 
+import atexit
 import json
 import statistics
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from clustercaps.recipes import TrainSettings
 from clustercaps.training.checkpoint import write_atomically
@@ -58,7 +61,16 @@ def train(
         return trainer.run()
     finally:
         folder.close()
-        accelerator.end_training()
+        # Not `end_training`, which parts the processes: the next seed needs them together.
+        for tracker in accelerator.trackers:
+            tracker.finish()
+
+
+@atexit.register
+def _part() -> None:
+    """Let the processes that torchrun started go, at the end of the program."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def _from_first(message: str | None, processes: int) -> str | None:

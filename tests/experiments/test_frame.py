@@ -136,7 +136,7 @@ def test_missing_data_leaves_the_rest(
     assert reproduce(tmp_path) == 1
     assert toy.measured == [("a/two", seed) for seed in (0, 1, 2)]
     err = capsys.readouterr().err
-    assert "left out: b/one: svhn: no route works. Try `clustercaps data get svhn`" in err
+    assert "left out: b/one\nsvhn: no route works\nTry `clustercaps data get svhn`" in err
     # The set was tried for one seed and not for the others.
     assert err.count("b/one, seed") == 1
     assert "Done: 3 of 6" in (tmp_path / "toy-quick.md").read_text()

@@ -5,7 +5,7 @@ does not say how long it trained here; we take its protocol of the other sets, a
 cell `cost` needs no images: it counts what the run would compute. On several machines, which must
 share the folder of the results:
 
-    torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \
+    torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \
         -m clustercaps reproduce imagenet --budget full --data-dir /data/imagenet --workers 8
 
 `quick` is for a folder of some ten classes and 10,000 images: 64x64 pixels, one epoch of the fast
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 MODEL, DATA = "imagenet_m4", "imagenet"
 # Sustained speeds to tell days from; what a machine reaches must be measured on it.
-SPEEDS = {"1 GPU at 10 TFLOP/s": 1e13, "32 GPUs at 100 TFLOP/s": 3.2e15}
+SPEEDS = {"1 GPU at 10 TFLOP/s": 1e13, "8 GPUs at 50 TFLOP/s": 4e14}
 
 
 def cells(budget: str) -> list[Cell]:
@@ -135,7 +135,7 @@ def describe_cost(row: Row) -> str:
         f"The whole run is {row['cost_images']:,} images x {row['cost_epochs']} epochs x 3 x "
         f"{row['forward_gflop']:.2f} GFLOP = {row['run_exaflop']:.1f} EFLOP, counted from shapes "
         f"({row['parameters']:,} parameters; 3: forward, gradient of weights, gradient of inputs). "
-        f"No speed is measured here; at sustained speeds of\n\n{markdown_table(['', 'days'], days)}"
+        f"No speed is measured here; it would take\n\n{markdown_table(['sustained speed', 'days'], days)}"
     )
 
 
@@ -170,6 +170,7 @@ EXPERIMENT = Experiment(
 The paper gives neither epochs nor strides of the first stage for this network: we take its protocol
 of the other sets, and a ResNet's strides. It speaks of 100,000 validation images; the published set
 has half as many. Almost all of the arithmetic is in the first capsule layer, whose votes read 256
-maps. On several machines: `torchrun --nnodes 4 --nproc-per-node 8 --rdzv-backend c10d
+maps. The batch of 64 gives eight images to each of eight processes; fewer would be too few for the
+batch norm of the first stage. On two machines: `torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d
 --rdzv-endpoint HOST:29500 -m clustercaps reproduce imagenet --budget full --data-dir FOLDER`.""",
 )

@@ -135,7 +135,8 @@ def describe_cost(row: Row) -> str:
         f"The whole run is {row['cost_images']:,} images x {row['cost_epochs']} epochs x 3 x "
         f"{row['forward_gflop']:.2f} GFLOP = {row['run_exaflop']:.1f} EFLOP, counted from shapes "
         f"({row['parameters']:,} parameters; 3: forward, gradient of weights, gradient of inputs). "
-        f"No speed is measured here; it would take\n\n{markdown_table(['sustained speed', 'days'], days)}"
+        "No speed is measured here; it would take\n\n"
+        + markdown_table(["sustained speed", "days"], days)
     )
 
 
@@ -171,6 +172,8 @@ The paper gives neither epochs nor strides of the first stage for this network: 
 of the other sets, and a ResNet's strides. It speaks of 100,000 validation images; the published set
 has half as many. Almost all of the arithmetic is in the first capsule layer, whose votes read 256
 maps. The batch of 64 gives eight images to each of eight processes; fewer would be too few for the
-batch norm of the first stage. On two machines: `torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d
---rdzv-endpoint HOST:29500 -m clustercaps reproduce imagenet --budget full --data-dir FOLDER`.""",
+batch norm of the first stage. On two machines that share a folder, in each:
+
+    torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \\
+        -m clustercaps reproduce imagenet --budget full --data-dir FOLDER --workers 8""",
 )

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import clustercaps as cc
-from clustercaps.models import CapsuleNet, ImageClassifier
+from clustercaps.models import CapsuleNet, ImageClassifier, Lesson
 from clustercaps.models.registry import PRESETS
 from clustercaps.testing import assert_finite
 
@@ -42,12 +42,9 @@ def test_forward_is_head_of_features(model: ImageClassifier) -> None:
 
 def test_every_parameter_learns(model: ImageClassifier) -> None:
     images = images_for(model)
-    features = model.forward_features(images)
-    loss = torch.nn.functional.cross_entropy(model.forward_head(features), torch.tensor([0, 1]))
-    if getattr(model, "decoder", None) is not None:
-        labels = {} if "Affine" in type(model).__name__ else {"labels": torch.tensor([0, 1])}
-        loss = loss + (model.reconstruct(features, **labels) - images).square().mean()
-    loss.backward()
+    loss, _ = model.training_loss(Lesson(images, torch.tensor([0, 1]), images))
+    assert loss.shape == (2,)
+    loss.sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert_finite(name, parameter.grad)

@@ -5,15 +5,28 @@ import pytest
 import torch
 
 import clustercaps as cc
-from clustercaps.models import CapsuleNet, ImageClassifier
+from clustercaps.models import CapsuleNet, ImageClassifier, Lesson
+from clustercaps.models.peers import PEERS
 from clustercaps.models.registry import PRESETS
 from clustercaps.testing import assert_finite
 
+CAPSNET = {"width": 6, "types": 3, "primary_dim": 4, "dim": 5}
 # Small enough for CI: networks that would be large get fewer or smaller capsules.
 SMALL = {
     "imagenet_m4": {"dim": 3, "num_classes": 7, "img_size": 64},
     "viewpoint_cnn": {"img_size": 12},
     "baseline_cnn": {"width": 8},
+    "capsnet": CAPSNET,
+    "capsnet_cifar10": CAPSNET,
+    "capsnet_smallnorb": CAPSNET,
+    "capsnet_svhn": CAPSNET,
+    "nair": CAPSNET,
+    "maxmin_capsnet": CAPSNET,
+    "hitnet": {"width": 6, "dim": 4},
+    "dcnet": {"layers": 2, "growth": 3, "types": 2, "primary_dim": 3, "dim": 4},
+    "dcnet3": {"layers": 2, "growth": 3, "types": 2, "primary_dim": 3, "dims": [4, 3, 2, 4]},
+    "ms_capsnet": {"width": 6, "types": 2, "dim": 4},
+    "ms_capsnet_28": {"width": 6, "types": 2, "dim": 4},
 }
 
 
@@ -41,12 +54,15 @@ def test_forward_is_head_of_features(model: ImageClassifier) -> None:
 
 
 def test_every_parameter_learns(model: ImageClassifier) -> None:
-    images = images_for(model)
-    features = model.forward_features(images)
-    loss = torch.nn.functional.cross_entropy(model.forward_head(features), torch.tensor([0, 1]))
-    if getattr(model, "decoder", None) is not None:
-        labels = {} if "Affine" in type(model).__name__ else {"labels": torch.tensor([0, 1])}
-        loss = loss + (model.reconstruct(features, **labels) - images).square().mean()
+    images, labels = images_for(model), torch.tensor([0, 1])
+    if any(preset.network is type(model) for preset in PEERS.values()):
+        loss = model.training_loss(Lesson(images, labels, images))[0].sum()
+    else:
+        features = model.forward_features(images)
+        loss = torch.nn.functional.cross_entropy(model.forward_head(features), labels)
+        if getattr(model, "decoder", None) is not None:
+            given = {} if "Affine" in type(model).__name__ else {"labels": labels}
+            loss = loss + (model.reconstruct(features, **given) - images).square().mean()
     loss.backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name

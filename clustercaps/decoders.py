@@ -1,5 +1,6 @@
 """From capsules back to an image."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -31,6 +32,38 @@ class FullyConnectedDecoder(nn.Module):
     def forward(self, capsules: Float[Tensor, "batch features"]) -> ImageBatch:
         """A flat vector to an image in [0, 1]."""
         return self.layers(capsules)  # type: ignore[no-any-return]
+
+
+class DenseDecoder(nn.Module):
+    """Four linear layers of which the third reads the two before it, as in DCNet.
+
+    Args:
+        in_features: Length of the flat vector of masked capsules.
+        in_chans: Colour channels of the image.
+        img_size: Height and width of the image.
+        width: Units of the first and of the second layer; the third has as many as both.
+    """
+
+    def __init__(
+        self, in_features: int, in_chans: int, img_size: tuple[int, int], width: int = 512
+    ) -> None:
+        super().__init__()
+        height, breadth = img_size
+        self.first = nn.Linear(in_features, width)
+        self.second = nn.Linear(width, width)
+        self.layers = nn.Sequential(
+            nn.Linear(2 * width, 2 * width),
+            nn.ReLU(),
+            nn.Linear(2 * width, in_chans * height * breadth),
+            nn.Sigmoid(),
+            nn.Unflatten(1, (in_chans, height, breadth)),
+        )
+
+    def forward(self, capsules: Float[Tensor, "batch features"]) -> ImageBatch:
+        """A flat vector to an image in [0, 1]."""
+        first = self.first(capsules).relu()
+        second = self.second(first).relu()
+        return self.layers(torch.cat([first, second], 1))  # type: ignore[no-any-return]
 
 
 class UpsamplingDecoder(nn.Module):

@@ -54,8 +54,14 @@ class PrimaryCapsules(nn.Module):
         self, maps: Float[Tensor, "batch in_chans height width"]
     ) -> Float[Tensor, "batch capsules dim"]:
         """Maps to capsules, types first, then rows and columns."""
-        channels = self.conv(maps).unflatten(1, (self.types, self.dim))
-        return self.squash(channels.permute(0, 1, 3, 4, 2).flatten(1, 3))
+        return self.cut(self.conv(maps))
+
+    def cut(
+        self, channels: Float[Tensor, "batch channels height width"]
+    ) -> Float[Tensor, "batch capsules dim"]:
+        """What the convolution said, cut into capsules."""
+        places = channels.unflatten(1, (self.types, self.dim)).permute(0, 1, 3, 4, 2)
+        return self.squash(places.flatten(1, 3))
 
 
 def conv_size(

@@ -9,11 +9,23 @@ from clustercaps.models import CapsuleNet, ImageClassifier, Lesson
 from clustercaps.models.registry import PRESETS
 from clustercaps.testing import assert_finite
 
+CAPSNET = {"width": 6, "types": 3, "primary_dim": 4, "dim": 5}
 # Small enough for CI: networks that would be large get fewer or smaller capsules.
 SMALL = {
     "imagenet_m4": {"dim": 3, "num_classes": 7, "img_size": 64},
     "viewpoint_cnn": {"img_size": 12},
     "baseline_cnn": {"width": 8},
+    "capsnet": CAPSNET,
+    "capsnet_cifar10": CAPSNET,
+    "capsnet_smallnorb": CAPSNET,
+    "capsnet_svhn": CAPSNET,
+    "nair": CAPSNET,
+    "maxmin_capsnet": CAPSNET,
+    "hitnet": {"width": 6, "dim": 4},
+    "dcnet": {"layers": 2, "growth": 3, "types": 2, "primary_dim": 3, "dim": 4},
+    "dcnet3": {"layers": 2, "growth": 3, "types": 2, "primary_dim": 3, "dims": [4, 3, 2, 4]},
+    "ms_capsnet": {"width": 6, "types": 2, "dim": 4},
+    "ms_capsnet_28": {"width": 6, "types": 2, "dim": 4},
 }
 
 

@@ -13,6 +13,9 @@ from clustercaps.routing.cluster import (
     vote_statistics,
 )
 from clustercaps.routing.dynamic import DynamicRouting
+from clustercaps.routing.frem import FREMRouting
+from clustercaps.routing.frms import FRMSRouting
+from clustercaps.routing.max_min import MaxMinRouting
 
 __all__ = [
     "EPS",
@@ -31,6 +34,9 @@ __all__ = [
 ROUTINGS: dict[str, type[Routing]] = {
     "cluster": ClusterRouting,
     "dynamic": DynamicRouting,
+    "frem": FREMRouting,
+    "frms": FRMSRouting,
+    "max_min": MaxMinRouting,
     "uniform": UniformRouting,
 }
 

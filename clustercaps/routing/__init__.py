@@ -3,6 +3,7 @@
 from typing import Any
 
 from clustercaps.errors import unknown
+from clustercaps.routing.attention import AttentionRouting
 from clustercaps.routing.base import Routed, Routing
 from clustercaps.routing.cluster import (
     EPS,
@@ -13,6 +14,10 @@ from clustercaps.routing.cluster import (
     vote_statistics,
 )
 from clustercaps.routing.dynamic import DynamicRouting
+from clustercaps.routing.heinsen import HeinsenRouting
+from clustercaps.routing.inverted_attention import InvertedAttentionRouting
+from clustercaps.routing.self_attention import SelfAttentionRouting
+from clustercaps.routing.self_routing import SelfRouting
 
 __all__ = [
     "EPS",
@@ -29,8 +34,13 @@ __all__ = [
 ]
 
 ROUTINGS: dict[str, type[Routing]] = {
+    "attention": AttentionRouting,
     "cluster": ClusterRouting,
     "dynamic": DynamicRouting,
+    "heinsen": HeinsenRouting,
+    "inverted_attention": InvertedAttentionRouting,
+    "self_attention": SelfAttentionRouting,
+    "self_routing": SelfRouting,
     "uniform": UniformRouting,
 }
 

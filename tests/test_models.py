@@ -5,7 +5,8 @@ import pytest
 import torch
 
 import clustercaps as cc
-from clustercaps.models import CapsuleNet, ImageClassifier
+from clustercaps.models import CapsuleNet, ImageClassifier, Lesson
+from clustercaps.models.peers import PEERS
 from clustercaps.models.registry import PRESETS
 from clustercaps.testing import assert_finite
 
@@ -14,6 +15,8 @@ SMALL = {
     "imagenet_m4": {"dim": 3, "num_classes": 7, "img_size": 64},
     "viewpoint_cnn": {"img_size": 12},
     "baseline_cnn": {"width": 8},
+    "inverted_attention": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
+    "inverted_attention_resnet": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
 }
 
 
@@ -42,6 +45,9 @@ def test_forward_is_head_of_features(model: ImageClassifier) -> None:
 
 def test_every_parameter_learns(model: ImageClassifier) -> None:
     images = images_for(model)
+    if isinstance(model, tuple({preset.network for preset in PEERS.values()})):
+        _learn_by_own_loss(model, images)
+        return
     features = model.forward_features(images)
     loss = torch.nn.functional.cross_entropy(model.forward_head(features), torch.tensor([0, 1]))
     if getattr(model, "decoder", None) is not None:
@@ -54,6 +60,21 @@ def test_every_parameter_learns(model: ImageClassifier) -> None:
         # A shift that all class capsules share changes no probability, and so cannot learn.
         if (type(model).__name__, name) != ("ClassCapsuleNet", "head.bias"):
             assert parameter.grad.abs().sum() > 0, name
+
+
+def _learn_by_own_loss(model: ImageClassifier, images: torch.Tensor) -> None:
+    # What starts at zero, such as the gates of self-routing, lets no gradient through at first.
+    for parameter in model.parameters():
+        parameter.data.add_(0.05 * torch.randn_like(parameter))
+    lesson = Lesson(images, torch.tensor([0, 1]), images)
+    loss, scores = model.training_loss(lesson)
+    assert loss.shape == (2,)
+    assert scores.shape == (2, model.num_classes)
+    loss.sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert_finite(name, parameter.grad)
+        assert parameter.grad.abs().sum() > 0, name
 
 
 def test_reset_classifier(model: ImageClassifier) -> None:

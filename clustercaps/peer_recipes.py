@@ -20,9 +20,24 @@ CAPSNET: dict[str, Any] = {
     "weight_decay": 0.0,
 }
 
+# Tsai et al. 2020, from the authors' code, for CIFAR-10.
+INVERTED_ATTENTION: dict[str, Any] = {
+    "epochs": 350,
+    "batch_size": 128,
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "schedule": "step",
+    "lr_decay": 0.1,
+    "drops": "150/350,250/350",
+    "weight_decay": 5e-4,
+}
+
 PEER_RECIPES: dict[str, dict[str, Any]] = {
     "capsnet": CAPSNET,
     "capsnet_cifar10": CAPSNET,
     "capsnet_smallnorb": CAPSNET,
     "capsnet_svhn": CAPSNET,
+    "inverted_attention": INVERTED_ATTENTION,
+    "inverted_attention_resnet": INVERTED_ATTENTION,
 }

@@ -26,6 +26,8 @@ SMALL = {
     "dcnet3": {"layers": 2, "growth": 3, "types": 2, "primary_dim": 3, "dims": [4, 3, 2, 4]},
     "ms_capsnet": {"width": 6, "types": 2, "dim": 4},
     "ms_capsnet_28": {"width": 6, "types": 2, "dim": 4},
+    "inverted_attention": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
+    "inverted_attention_resnet": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
 }
 
 
@@ -53,9 +55,13 @@ def test_forward_is_head_of_features(model: ImageClassifier) -> None:
 
 
 def test_every_parameter_learns(model: ImageClassifier) -> None:
+    # What starts at zero, such as the gates of self-routing, lets no gradient through at first.
+    for parameter in model.parameters():
+        parameter.data.add_(0.05 * torch.randn_like(parameter))
     images = images_for(model)
-    loss, _ = model.training_loss(Lesson(images, torch.tensor([0, 1]), images))
+    loss, scores = model.training_loss(Lesson(images, torch.tensor([0, 1]), images))
     assert loss.shape == (2,)
+    assert scores.shape == (2, model.num_classes)
     loss.sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name

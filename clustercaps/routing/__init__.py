@@ -3,6 +3,7 @@
 from typing import Any
 
 from clustercaps.errors import unknown
+from clustercaps.routing.attention import AttentionRouting
 from clustercaps.routing.base import Routed, Routing
 from clustercaps.routing.cluster import (
     EPS,
@@ -15,7 +16,11 @@ from clustercaps.routing.cluster import (
 from clustercaps.routing.dynamic import DynamicRouting
 from clustercaps.routing.frem import FREMRouting
 from clustercaps.routing.frms import FRMSRouting
+from clustercaps.routing.heinsen import HeinsenRouting
+from clustercaps.routing.inverted_attention import InvertedAttentionRouting
 from clustercaps.routing.max_min import MaxMinRouting
+from clustercaps.routing.self_attention import SelfAttentionRouting
+from clustercaps.routing.self_routing import SelfRouting
 
 __all__ = [
     "EPS",
@@ -32,11 +37,16 @@ __all__ = [
 ]
 
 ROUTINGS: dict[str, type[Routing]] = {
+    "attention": AttentionRouting,
     "cluster": ClusterRouting,
     "dynamic": DynamicRouting,
     "frem": FREMRouting,
     "frms": FRMSRouting,
     "max_min": MaxMinRouting,
+    "heinsen": HeinsenRouting,
+    "inverted_attention": InvertedAttentionRouting,
+    "self_attention": SelfAttentionRouting,
+    "self_routing": SelfRouting,
     "uniform": UniformRouting,
 }
 

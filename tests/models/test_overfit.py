@@ -1,0 +1,29 @@
+"""Networks of other papers, shrunken, learn 32 images by heart with the loss of their paper."""
+
+import pytest
+import torch
+
+import clustercaps as cc
+from clustercaps.models import Lesson
+
+# Settings that make a network small, learning rate of Adam, steps.
+NETWORKS = {
+    "inverted_attention": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 60),
+    "inverted_attention_resnet": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 60),
+}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_32_images_by_heart(name: str) -> None:
+    settings, rate, steps = NETWORKS[name]
+    model = cc.create_model(name, num_classes=10, **settings)
+    images = torch.rand(32, model.in_chans, *model.img_size)
+    labels = torch.arange(32) % 10
+    optimizer = torch.optim.Adam(model.parameters(), rate)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss, _ = model.training_loss(Lesson(images, labels, images, step, 32))
+        loss.mean().backward()
+        optimizer.step()
+    with torch.no_grad():
+        assert model.eval()(images).argmax(1).equal(labels)

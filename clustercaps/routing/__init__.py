@@ -13,6 +13,9 @@ from clustercaps.routing.cluster import (
     vote_statistics,
 )
 from clustercaps.routing.dynamic import DynamicRouting
+from clustercaps.routing.em import EMRouting
+from clustercaps.routing.star import StarRouting
+from clustercaps.routing.vb import VBRouting
 
 __all__ = [
     "EPS",
@@ -31,7 +34,10 @@ __all__ = [
 ROUTINGS: dict[str, type[Routing]] = {
     "cluster": ClusterRouting,
     "dynamic": DynamicRouting,
+    "em": EMRouting,
+    "star": StarRouting,
     "uniform": UniformRouting,
+    "vb": VBRouting,
 }
 
 

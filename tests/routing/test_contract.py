@@ -41,7 +41,7 @@ def test_bad_votes_are_named(name: str) -> None:
     routing = build(name)
     inputs = draw_input(routing)
     with pytest.raises(ValueError, match=r"expects votes \[batch, 6, 3, 4, \*positions\]"):
-        routing(**{**inputs, "votes": inputs["votes"][:, :5]})
+        routing(**{name: value[:, :5] for name, value in inputs.items()})
     with pytest.raises((ValueError, TypeError), match="votes"):
         routing(**{**inputs, "votes": inputs["votes"].long()})
     if not routing.takes_activations:

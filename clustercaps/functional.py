@@ -4,6 +4,7 @@ from clustercaps.activation import capsule_activation
 from clustercaps.routing.attention import attention_route
 from clustercaps.routing.cluster import cluster_route, routing_weights, vote_statistics
 from clustercaps.routing.dynamic import dynamic_route
+from clustercaps.routing.em import em_route
 from clustercaps.routing.frem import frem_route
 from clustercaps.routing.frms import frms_route
 from clustercaps.routing.heinsen import heinsen_route
@@ -17,12 +18,15 @@ from clustercaps.routing.squash import (
     squash_half,
     squash_unsquared,
 )
+from clustercaps.routing.star import star_route
+from clustercaps.routing.vb import vb_route
 
 __all__ = [
     "attention_route",
     "capsule_activation",
     "cluster_route",
     "dynamic_route",
+    "em_route",
     "frem_route",
     "frms_route",
     "heinsen_route",
@@ -35,5 +39,7 @@ __all__ = [
     "squash_exponential",
     "squash_half",
     "squash_unsquared",
+    "star_route",
+    "vb_route",
     "vote_statistics",
 ]

@@ -133,3 +133,36 @@ def negative_elbo(
         train_images: Images in the training set: each pays its part of the divergence.
     """
     return divergence / train_images - log_likelihood
+
+
+def spread_loss(
+    activations: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], margin: float
+) -> Float[Tensor, " batch"]:
+    """Hinton et al. 2018, summed over the wrong classes: max(0, margin - (a_true - a_wrong))^2.
+
+    The authors' code also averages over the classes.
+
+    Args:
+        activations: Of the class capsules.
+        labels: The classes that are there.
+        margin: By how much the right class must lead; see `spread_margin`.
+    """
+    true = activations.gather(1, labels.unsqueeze(1))
+    short = (margin - (true - activations)).relu().square()
+    # The right class leads itself by 0, which is no mistake.
+    return (short * (1 - one_hot(labels, short))).sum(1)
+
+
+def spread_margin(step: int, first: float = 0.2, last: float = 0.99, pace: float = 5e4) -> float:
+    """The margin of `spread_loss` after so many steps, as in the authors' code.
+
+    first + (last - first) sigmoid(min(10, step / pace - 4)): 0.21 at the start, 0.6 after 200,000
+    steps, 0.98 after 400,000.
+
+    Args:
+        step: Steps of training done so far.
+        first: The margin long before the rise.
+        last: The margin after it.
+        pace: Steps that the rise is measured in; smaller for shorter runs.
+    """
+    return first + (last - first) / (1 + math.exp(-min(10.0, step / pace - 4)))

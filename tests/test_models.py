@@ -191,3 +191,19 @@ def test_bad_names_and_settings() -> None:
         cc.create_model("m1", stem="vgg")
     assert cc.list_models("m?") == ["m1", "m2", "m3", "m4"]
     assert isinstance(cc.create_model("s2"), CapsuleNet)
+
+
+@pytest.mark.parametrize("routing", [n for n in cc.list_routings() if n != "self_routing"])
+def test_any_routing_is_a_drop_in(routing: str) -> None:
+    model = cc.create_model("m1", routing=routing, in_chans=1, img_size=8)
+    images = torch.rand(2, 1, 8, 8)
+    loss, logits = model.training_loss(Lesson(images, torch.tensor([0, 1]), images))
+    loss.sum().backward()
+    assert logits.shape == (2, 10)
+    for name, parameter in model.named_parameters():
+        assert_finite(name, parameter, parameter.grad)
+
+
+def test_self_routing_is_not_a_drop_in() -> None:
+    with pytest.raises(ValueError, match="reads the poses of single children"):
+        cc.create_model("m1", routing="self_routing")

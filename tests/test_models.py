@@ -27,6 +27,7 @@ SMALL = {
     "dcnet3": {"layers": 2, "growth": 3, "types": 2, "primary_dim": 3, "dims": [4, 3, 2, 4]},
     "ms_capsnet": {"width": 6, "types": 2, "dim": 4},
     "ms_capsnet_28": {"width": 6, "types": 2, "dim": 4},
+    "kernel_capsnet": {**CAPSNET, "inducing": 6},
 }
 
 

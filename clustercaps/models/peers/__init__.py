@@ -5,6 +5,7 @@ from clustercaps.models.peers import (
     dcnet,
     dcnet3,
     hitnet,
+    kernel_capsnet,
     maxmin_capsnet,
     ms_capsnet,
     nair,
@@ -19,4 +20,5 @@ PEERS: dict[str, Preset] = {
     **dcnet.PRESETS,
     **dcnet3.PRESETS,
     **ms_capsnet.PRESETS,
+    **kernel_capsnet.PRESETS,
 }

@@ -28,6 +28,8 @@ SMALL = {
     "ms_capsnet": {"width": 6, "types": 2, "dim": 4},
     "ms_capsnet_28": {"width": 6, "types": 2, "dim": 4},
     "kernel_capsnet": {**CAPSNET, "inducing": 6},
+    "frms_capsnet": {"widths": [4, 4], "types": 2, "dim": 3, "img_size": 32},
+    "frem_capsnet": {"widths": [4, 4], "types": 2, "dim": 3, "img_size": 32},
 }
 
 

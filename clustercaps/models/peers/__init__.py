@@ -5,6 +5,7 @@ from clustercaps.models.peers import (
     dcnet,
     dcnet3,
     hitnet,
+    kde_capsnet,
     kernel_capsnet,
     maxmin_capsnet,
     ms_capsnet,
@@ -21,4 +22,5 @@ PEERS: dict[str, Preset] = {
     **dcnet3.PRESETS,
     **ms_capsnet.PRESETS,
     **kernel_capsnet.PRESETS,
+    **kde_capsnet.PRESETS,
 }

@@ -28,6 +28,9 @@ SMALL = {
     "ms_capsnet_28": {"width": 6, "types": 2, "dim": 4},
     "inverted_attention": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
     "inverted_attention_resnet": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
+    "kernel_capsnet": {**CAPSNET, "inducing": 6},
+    "frms_capsnet": {"widths": [4, 4], "types": 2, "dim": 3, "img_size": 32},
+    "frem_capsnet": {"widths": [4, 4], "types": 2, "dim": 3, "img_size": 32},
 }
 
 

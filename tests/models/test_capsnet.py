@@ -74,8 +74,10 @@ def test_the_decoder_sees_the_predicted_capsule_without_labels() -> None:
 
 
 def test_small_images_are_refused() -> None:
-    with pytest.raises(ValueError, match="too small for a 9x9 convolution; use larger images"):
+    with pytest.raises(ValueError, match=r"9x9 .* \(primary capsules\); use larger images"):
         cc.create_model("capsnet", img_size=16)
+    with pytest.raises(ValueError, match=r"8x8 are too small for a 9x9 .*\(first convolution\)"):
+        cc.create_model("capsnet", img_size=8)
     cc.create_model("capsnet", **TINY, img_size=(17, 20))
 
 

@@ -59,5 +59,5 @@ def test_prototypes_are_drawn_from_the_centre() -> None:
 
 
 def test_small_images_are_refused() -> None:
-    with pytest.raises(ValueError, match="too small for a 9x9 convolution"):
+    with pytest.raises(ValueError, match=r"too small for a 9x9 convolution \(second convolution\)"):
         cc.create_model("hitnet", img_size=16)

@@ -93,7 +93,7 @@ def test_gradcheck_of_the_authors_routing() -> None:
 
 
 def test_bad_options_are_named() -> None:
-    with pytest.raises(ValueError, match="too small for a 9x9 convolution"):
+    with pytest.raises(ValueError, match=r"9x9 convolution \(primary capsules\)"):
         cc.create_model("ms_capsnet", img_size=20)
     with pytest.raises(ValueError, match="did you mean 'children'"):
         cc.create_model("ms_capsnet", routing_over="child")

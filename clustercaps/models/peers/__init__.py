@@ -6,6 +6,8 @@ from clustercaps.models.peers import (
     dcnet3,
     hitnet,
     inverted_attention,
+    kde_capsnet,
+    kernel_capsnet,
     maxmin_capsnet,
     ms_capsnet,
     nair,
@@ -21,4 +23,6 @@ PEERS: dict[str, Preset] = {
     **dcnet3.PRESETS,
     **ms_capsnet.PRESETS,
     **inverted_attention.PRESETS,
+    **kernel_capsnet.PRESETS,
+    **kde_capsnet.PRESETS,
 }

@@ -73,10 +73,10 @@ class DCNet3(LengthClassifier):
         self.blocks, self.primaries = nn.ModuleList(), nn.ModuleList()
         channels, size = in_chans, self.img_size
         children = []
-        for kernel_size in KERNELS:
+        for level, kernel_size in enumerate(KERNELS, 1):
             block = DenseBlock(channels, layers, growth)
             primary = PrimaryCapsules(block.out_chans, types, primary_dim, kernel_size)
-            children.append(primary.count(size))
+            children.append(primary.count(size, f"primary capsules of level {level}"))
             channels, size = types * primary_dim, conv_size(size, kernel_size, 2)
             self.blocks.append(block)
             self.primaries.append(primary)

@@ -57,7 +57,8 @@ class HitNet(LengthClassifier):
             nn.Conv2d(width, width, kernel_size, stride=2),
             nn.ReLU(),
         )
-        height, breadth = conv_size(conv_size(self.img_size, kernel_size), kernel_size, 2)
+        size = conv_size(self.img_size, kernel_size, layer="first convolution")
+        height, breadth = conv_size(size, kernel_size, 2, layer="second convolution")
         self.hit_or_miss = nn.Sequential(
             nn.Linear(width * height * breadth, num_classes * dim),
             nn.BatchNorm1d(num_classes * dim),

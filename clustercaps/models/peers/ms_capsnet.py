@@ -114,7 +114,8 @@ class MSCapsNet(LengthClassifier):
         self.conv = nn.Conv2d(in_chans, width, kernel_size)
         self.scales = Scales(width, types)
         # All three depths end in maps of this size, whatever they start from.
-        height, breadth = conv_size(conv_size(self.img_size, kernel_size), 9, 2)
+        size = conv_size(self.img_size, kernel_size, layer="first convolution")
+        height, breadth = conv_size(size, 9, 2, layer="primary capsules")
         self.votes = nn.ModuleList(
             VectorVotes(types * height * breadth, in_dim, num_classes, dim, vote_std)
             for in_dim in DIMS

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 
@@ -18,7 +20,7 @@ def test_the_authors_schedule() -> None:
     margins = [spread_margin(step) for step in (0, 100_000, 200_000, 400_000, 2_000_000)]
     assert margins == pytest.approx([0.2142, 0.2942, 0.595, 0.9758, 0.98996], abs=5e-5)
     assert spread_margin(400, pace=50.0) == spread_margin(400_000)
-    assert all(a < b for a, b in zip(margins, margins[1:], strict=False))
+    assert all(a < b for a, b in itertools.pairwise(margins))
 
 
 def test_one_class_costs_nothing() -> None:

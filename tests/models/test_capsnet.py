@@ -23,6 +23,10 @@ TINY = {"width": 6, "types": 3, "primary_dim": 4, "dim": 5}
         ("capsnet_smallnorb", {}, 9_327_104),
         ("capsnet_smallnorb", {"decoder": False}, 6_661_120),
         ("capsnet_svhn", {}, 1_004_896),
+        ("capsnet_svhn", {"img_size": 24, "same_padding": True}, 1_619_296),
+        # Others count the CIFAR-10 form so, seven times: without padding, with decoder and a
+        # capsule for no class at all.
+        ("capsnet", {"in_chans": 3, "img_size": 24, "types": 64, "num_classes": 11}, 14_508_736),
         ("nair", {}, 11_749_120),
         ("nair", {"in_chans": 1, "img_size": 28}, 8_215_568),
         ("maxmin_capsnet", {}, 8_215_568),

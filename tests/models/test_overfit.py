@@ -11,25 +11,25 @@ KDE = {"widths": [16, 16], "types": 4, "dim": 8, "img_size": 32}
 
 # Name -> settings, learning rate, steps.
 NETWORKS: dict[str, tuple[dict[str, object], float, int]] = {
-    "capsnet": (CAPSNET, 3e-3, 100),
-    "maxmin_capsnet": ({**CAPSNET, "vote_std": 0.05}, 3e-3, 100),
-    "hitnet": ({"width": 16, "dim": 8, "img_size": 19}, 3e-3, 100),
+    "capsnet": (CAPSNET, 3e-3, 60),
+    "maxmin_capsnet": ({**CAPSNET, "vote_std": 0.05}, 3e-3, 40),
+    "hitnet": ({"width": 16, "dim": 8, "img_size": 19}, 3e-3, 80),
     "dcnet": (
         {"layers": 3, "growth": 6, "types": 4, "dim": 8, "img_size": 15},
         3e-3,
-        100,
+        25,
     ),
     "dcnet3": (
         {"layers": 2, "growth": 4, "types": 2, "dims": [8, 6, 5, 8], "img_size": 21},
         3e-3,
-        25,
+        20,
     ),
-    "ms_capsnet": ({"width": 16, "types": 3, "dim": 8, "img_size": 23}, 3e-3, 100),
-    "frms_capsnet": (KDE, 3e-3, 75),
+    "ms_capsnet": ({"width": 16, "types": 3, "dim": 8, "img_size": 23}, 3e-3, 40),
+    "frms_capsnet": (KDE, 3e-3, 50),
     "frem_capsnet": (KDE, 3e-3, 100),
-    "kernel_capsnet": ({**CAPSNET, "inducing": 16}, 3e-3, 150),
     "inverted_attention": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 60),
     "inverted_attention_resnet": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 60),
+    "kernel_capsnet": ({**CAPSNET, "inducing": 16}, 3e-3, 100),
 }
 
 

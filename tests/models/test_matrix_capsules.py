@@ -5,7 +5,9 @@ import torch
 
 import clustercaps as cc
 from clustercaps.models import Lesson
+from clustercaps.models.registry import get_preset
 from clustercaps.parameters import count_parameters
+from clustercaps.recipes import resolve
 from clustercaps.routing.windows import Windows
 
 SMALL = {"img_size": 20, "width": 8, "types": [2, 3, 2], "side": 2}
@@ -128,8 +130,6 @@ def test_star_is_noisy_in_training_only_and_labelled_as_our_reconstruction() -> 
     assert not model(images).equal(model(images))
     model.eval()
     assert model(images).equal(model(images))
-    from clustercaps.models.registry import get_preset
-
     assert get_preset("star").reconstruction
     assert not get_preset("em_small").reconstruction
 
@@ -141,6 +141,22 @@ def test_any_image_size(name: str, size: int | tuple[int, int]) -> None:
     images = torch.rand(1, 3, *model.img_size)
     assert model(images).shape == (1, 2)
     assert model(images[:0]).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "rate", "batch"),
+    [
+        ("em_smallnorb", "smallnorb", 3e-3, 64),
+        ("em_cifar10", "cifar10", 3e-3, 64),
+        ("em_mnist", "mnist", 3e-3, 64),
+        ("vb_smallnorb", "smallnorb", 1e-3, 128),
+        ("star_cifar10", "cifar10", 1e-3, 64),
+    ],
+)
+def test_recipes(name: str, data: str, rate: float, batch: int) -> None:
+    recipe = resolve(name, data)
+    assert (recipe.recipe, recipe.optimizer) == ("paper", "adam")
+    assert (recipe.lr, recipe.batch_size) == (rate, batch)
 
 
 def test_copies_and_other_dtypes() -> None:

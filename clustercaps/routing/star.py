@@ -9,7 +9,7 @@ and normalisation are ours. With p the vote of child i for parent j:
     router      z_ij = Wr p + br                            two logits, on and off
                 y_ij = sigmoid((z_on - z_off + noise) / tau)
                 d_ij = 1 if y_ij > 1/2, else 0              with the gradient of y_ij
-    parent      s_j  = sum_i d_ij A_ij p_ij / max(sum_i d_ij A_ij, 1e-6)
+    parent      s_j  = sum_i d_ij A_ij p_ij / sum_i d_ij A_ij
 
 The noise is logistic, the difference of two Gumbel variables, and there only in training. A parent
 whose routes are all off is zero.
@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from clustercaps.routing.base import Routed, Routing
 
-# The smallest sum of weights to divide by.
+# Sums of weights below this are those of parents whose routes are all off.
 SMALLEST_SUM = 1e-6
 
 
@@ -68,8 +68,10 @@ def star_route(
     ).sigmoid()
     gate = decide(router_logits(votes, weights), noise, temperature)
     open_attention = gate.unsqueeze(3) * attention
-    total = open_attention.sum(1, keepdim=True).clamp_min(SMALLEST_SUM)
-    coupling = open_attention / total
+    total = open_attention.sum(1, keepdim=True)
+    # Divided by 1, not by something tiny: routes that are off still get gradients, and one parent
+    # without routes would send a million times those of all others.
+    coupling = open_attention / torch.where(total > SMALLEST_SUM, total, 1.0)
     return Routed((coupling * votes).sum(1), None, coupling)
 
 

@@ -9,8 +9,10 @@ Children of a parent are ordered as (type, window row, window column): votes are
 [B, types * k * k, J, D, H', W'], as in `clustercaps.routing.base`.
 """
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -40,29 +42,30 @@ class Windows(nn.Module):
         at_least("stride", stride, 1)
         self.in_size, self.kernel_size, self.stride = pair(in_size), kernel_size, stride
         self.out_size = conv_size(self.in_size, kernel_size, stride)
-        inside = torch.arange(kernel_size)
+        # With numpy, since a device without data ("meta") could not say how many seats there are.
+        inside = np.arange(kernel_size)
         rows, columns = (
-            inside[:, None] + stride * torch.arange(count)[None] for count in self.out_size
+            inside[:, None] + stride * np.arange(count)[None] for count in self.out_size
         )
         # The child [k, k, H', W'] at each place of each window, as a number row * width + column.
-        child = rows[:, None, :, None] * self.in_size[1] + columns[None, :, None, :]
+        child = (rows[:, None, :, None] * self.in_size[1] + columns[None, :, None, :]).ravel()
         # What follows from the sizes needs no room in a checkpoint.
-        self.register_buffer("child", child.flatten(), persistent=False)
-        self.register_buffer("seats", self._seats(child.flatten()), persistent=False)
+        self.register_buffer("child", torch.tensor(child), persistent=False)
+        self.register_buffer("seats", torch.tensor(self._seats(child)), persistent=False)
 
     @property
     def places(self) -> int:
         """Positions in a window."""
         return self.kernel_size**2
 
-    def _seats(self, child: Tensor) -> Tensor:
+    def _seats(self, child: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where each child sits [most windows of one, H * W], padded with the last index + 1."""
         height, width = self.in_size
-        counts = child.bincount(minlength=height * width)
-        order = child.argsort(stable=True)
-        first = counts.cumsum(0) - counts
-        rank = torch.arange(len(child)) - first[child[order]]
-        seats = torch.full((int(counts.max()), height * width), len(child))
+        counts = np.bincount(child, minlength=height * width)
+        order = np.argsort(child, kind="stable")
+        first = np.cumsum(counts) - counts
+        rank = np.arange(len(child)) - first[child[order]]
+        seats = np.full((counts.max(), height * width), len(child))
         seats[rank, child[order]] = order
         return seats
 

@@ -7,23 +7,31 @@ from clustercaps.layers import ImageBatch
 
 
 class FullyConnectedDecoder(nn.Module):
-    """Three linear layers, 512, 1024 and one unit per pixel, as for dynamic routing.
+    """Three linear layers: two with ReLU, then one unit per pixel; the sizes of dynamic routing.
 
     Args:
         in_features: Length of the flat vector of masked capsules.
         in_chans: Colour channels of the image.
         img_size: Height and width of the image.
+        hidden: Units of the two hidden layers.
     """
 
-    def __init__(self, in_features: int, in_chans: int, img_size: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        in_chans: int,
+        img_size: tuple[int, int],
+        hidden: tuple[int, int] = (512, 1024),
+    ) -> None:
         super().__init__()
         height, width = img_size
+        first, second = hidden
         self.layers = nn.Sequential(
-            nn.Linear(in_features, 512),
+            nn.Linear(in_features, first),
             nn.ReLU(),
-            nn.Linear(512, 1024),
+            nn.Linear(first, second),
             nn.ReLU(),
-            nn.Linear(1024, in_chans * height * width),
+            nn.Linear(second, in_chans * height * width),
             nn.Sigmoid(),
             nn.Unflatten(1, (in_chans, height, width)),
         )

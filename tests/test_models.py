@@ -15,6 +15,8 @@ SMALL = {
     "imagenet_m4": {"dim": 3, "num_classes": 7, "img_size": 64},
     "viewpoint_cnn": {"img_size": 12},
     "baseline_cnn": {"width": 8},
+    "ar_capsnet": {"width": 4, "types": 3, "primary_dim": 2, "dim": 4, "img_size": 9},
+    "ar_capsnet_cifar10": {"width": 4, "types": 3, "primary_dim": 2, "dim": 4, "img_size": 9},
     "inverted_attention": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
     "inverted_attention_resnet": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
 }

@@ -6,8 +6,11 @@ import torch
 import clustercaps as cc
 from clustercaps.models import Lesson
 
+AR = {"width": 16, "types": 4, "primary_dim": 8, "dim": 8, "img_size": 12, "dropout": 0.1}
 # Settings that make a network small, learning rate of Adam, steps.
 NETWORKS = {
+    "ar_capsnet": ({**AR, "layers": 1}, 5e-3, 200),
+    "ar_capsnet_cifar10": ({**AR, "layers": 2}, 5e-3, 200),
     "inverted_attention": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 60),
     "inverted_attention_resnet": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 60),
 }

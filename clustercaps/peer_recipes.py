@@ -52,6 +52,19 @@ AR_CAPSNET_CIFAR10: dict[str, Any] = {
     "drops": "51/200",
 }
 
+# Mazzia et al. 2021, from the authors' code: 0.97 every epoch down to a tenth of the first rate.
+EFFICIENT_CAPSNET: dict[str, Any] = {
+    "epochs": 150,
+    "batch_size": 16,
+    "optimizer": "adam",
+    "lr": 5e-4,
+    "schedule": "exponential",
+    "lr_decay": 0.97,
+    "decay_epochs": 1.0,
+    "lr_floor": 5e-5,
+    "weight_decay": 0.0,
+}
+
 PEER_RECIPES: dict[str, dict[str, Any]] = {
     "capsnet": CAPSNET,
     "capsnet_cifar10": CAPSNET,
@@ -59,6 +72,8 @@ PEER_RECIPES: dict[str, dict[str, Any]] = {
     "capsnet_svhn": CAPSNET,
     "ar_capsnet": AR_CAPSNET,
     "ar_capsnet_cifar10": AR_CAPSNET_CIFAR10,
+    "efficient_capsnet": EFFICIENT_CAPSNET,
+    "efficient_capsnet_smallnorb": EFFICIENT_CAPSNET,
     "inverted_attention": INVERTED_ATTENTION,
     "inverted_attention_resnet": INVERTED_ATTENTION,
 }

@@ -17,6 +17,8 @@ SMALL = {
     "baseline_cnn": {"width": 8},
     "ar_capsnet": {"width": 4, "types": 3, "primary_dim": 2, "dim": 4, "img_size": 9},
     "ar_capsnet_cifar10": {"width": 4, "types": 3, "primary_dim": 2, "dim": 4, "img_size": 9},
+    "efficient_capsnet": {"widths": [8, 8, 8, 16], "img_size": 13, "primary_dim": 4},
+    "efficient_capsnet_smallnorb": {"widths": [8, 8, 8, 16], "img_size": 25, "primary_dim": 4},
     "inverted_attention": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
     "inverted_attention_resnet": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
 }

@@ -9,8 +9,14 @@ from clustercaps.models import Lesson
 AR = {"width": 16, "types": 4, "primary_dim": 8, "dim": 8, "img_size": 12, "dropout": 0.1}
 # Settings that make a network small, learning rate of Adam, steps.
 NETWORKS = {
-    "ar_capsnet": ({**AR, "layers": 1}, 5e-3, 200),
-    "ar_capsnet_cifar10": ({**AR, "layers": 2}, 5e-3, 200),
+    "ar_capsnet": ({**AR, "layers": 1}, 5e-3, 120),
+    "ar_capsnet_cifar10": ({**AR, "layers": 2}, 5e-3, 120),
+    "efficient_capsnet": ({"widths": [8, 16, 16, 32], "img_size": 15}, 5e-3, 60),
+    "efficient_capsnet_smallnorb": (
+        {"widths": [8, 16, 16, 32], "img_size": 25, "decoder": False},
+        5e-3,
+        80,
+    ),
     "inverted_attention": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 60),
     "inverted_attention_resnet": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 60),
 }
@@ -22,6 +28,10 @@ def test_32_images_by_heart(name: str) -> None:
     model = cc.create_model(name, num_classes=10, **settings)
     images = torch.rand(32, model.in_chans, *model.img_size)
     labels = torch.arange(32) % 10
+    for module in model.modules():
+        # Few steps: running statistics must not lag behind.
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.momentum = 0.2
     optimizer = torch.optim.Adam(model.parameters(), rate)
     for step in range(steps):
         optimizer.zero_grad()

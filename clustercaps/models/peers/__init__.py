@@ -1,10 +1,11 @@
 """The capsule systems that the paper compares with, and newer ones: one file per system."""
 
-from clustercaps.models.peers import ar_capsnet, capsnet, inverted_attention
+from clustercaps.models.peers import ar_capsnet, capsnet, efficient_capsnet, inverted_attention
 from clustercaps.models.preset import Preset
 
 PEERS: dict[str, Preset] = {
     **capsnet.PRESETS,
     **ar_capsnet.PRESETS,
+    **efficient_capsnet.PRESETS,
     **inverted_attention.PRESETS,
 }

@@ -65,6 +65,33 @@ EFFICIENT_CAPSNET: dict[str, Any] = {
     "weight_decay": 0.0,
 }
 
+# Hahn et al. 2019, from the authors' code, for CIFAR-10; 200 epochs for SVHN. When the rate falls
+# is our choice.
+SELF_ROUTING: dict[str, Any] = {
+    "epochs": 350,
+    "batch_size": 64,
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "schedule": "step",
+    "lr_decay": 0.1,
+    "drops": "150/350,250/350",
+    "weight_decay": 1e-4,
+}
+
+# Heinsen 2019, from the author's notebook, without its mixing of pairs of images (mixup). Its rate
+# rises and falls in one cycle; our cosine after five epochs of warm-up stands in for it, and no
+# weight decay is our choice.
+HEINSEN: dict[str, Any] = {
+    "epochs": 50,
+    "batch_size": 20,
+    "optimizer": "radam",
+    "lr": 5e-4,
+    "schedule": "cosine",
+    "warmup_epochs": 5.0,
+    "weight_decay": 0.0,
+}
+
 PEER_RECIPES: dict[str, dict[str, Any]] = {
     "capsnet": CAPSNET,
     "capsnet_cifar10": CAPSNET,
@@ -74,6 +101,9 @@ PEER_RECIPES: dict[str, dict[str, Any]] = {
     "ar_capsnet_cifar10": AR_CAPSNET_CIFAR10,
     "efficient_capsnet": EFFICIENT_CAPSNET,
     "efficient_capsnet_smallnorb": EFFICIENT_CAPSNET,
+    "heinsen_smallnorb": HEINSEN,
     "inverted_attention": INVERTED_ATTENTION,
     "inverted_attention_resnet": INVERTED_ATTENTION,
+    "self_routing_1": SELF_ROUTING,
+    "self_routing_2": SELF_ROUTING,
 }

@@ -10,6 +10,7 @@ from clustercaps.models.peers import PEERS
 from clustercaps.models.registry import PRESETS
 from clustercaps.testing import assert_finite
 
+NORB = {"img_size": 14, "strides": [1, 2]}
 # Small enough for CI: networks that would be large get fewer or smaller capsules.
 SMALL = {
     "imagenet_m4": {"dim": 3, "num_classes": 7, "img_size": 64},
@@ -19,8 +20,11 @@ SMALL = {
     "ar_capsnet_cifar10": {"width": 4, "types": 3, "primary_dim": 2, "dim": 4, "img_size": 9},
     "efficient_capsnet": {"widths": [8, 8, 8, 16], "img_size": 13, "primary_dim": 4},
     "efficient_capsnet_smallnorb": {"widths": [8, 8, 8, 16], "img_size": 25, "primary_dim": 4},
+    "heinsen_smallnorb": {**NORB, "width": 4, "types": 3, "parents": 4, "side": 2},
     "inverted_attention": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
     "inverted_attention_resnet": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
+    "self_routing_1": {"width": 2, "blocks": 1, "types": 3, "dim": 4, "img_size": 9},
+    "self_routing_2": {"width": 2, "blocks": 1, "types": 3, "dim": 4, "img_size": 9},
 }
 
 

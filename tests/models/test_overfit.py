@@ -9,23 +9,23 @@ from clustercaps.models import Lesson
 AR = {"width": 8, "types": 4, "primary_dim": 8, "dim": 8, "img_size": 12, "dropout": 0.0}
 # Settings that make a network small, learning rate of Adam, steps.
 NETWORKS = {
-    "ar_capsnet": ({**AR, "layers": 1}, 5e-3, 80),
-    "ar_capsnet_cifar10": ({**AR, "layers": 2}, 5e-3, 80),
-    "efficient_capsnet": ({"widths": [8, 16, 16, 32], "img_size": 15}, 5e-3, 60),
+    "ar_capsnet": ({**AR, "layers": 1}, 5e-3, 40),
+    "ar_capsnet_cifar10": ({**AR, "layers": 2}, 5e-3, 40),
+    "efficient_capsnet": ({"widths": [8, 16, 16, 32], "img_size": 15}, 5e-3, 30),
     "efficient_capsnet_smallnorb": (
         {"widths": [8, 16, 16, 32], "img_size": 25, "decoder": False},
         5e-3,
-        80,
+        50,
     ),
     "heinsen_smallnorb": (
         {"img_size": 12, "strides": [1, 2], "width": 16, "types": 8, "parents": 8, "side": 2},
         1e-2,
-        120,
+        70,
     ),
     "inverted_attention": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 60),
-    "inverted_attention_resnet": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 60),
-    "self_routing_1": ({"width": 8, "blocks": 1, "types": 8, "dim": 4, "img_size": 12}, 1e-2, 60),
-    "self_routing_2": ({"width": 8, "blocks": 1, "types": 8, "dim": 4, "img_size": 12}, 1e-2, 60),
+    "inverted_attention_resnet": ({"width": 16, "types": 4, "dim": 9, "img_size": 15}, 3e-3, 40),
+    "self_routing_1": ({"width": 8, "blocks": 1, "types": 8, "dim": 4, "img_size": 12}, 1e-2, 25),
+    "self_routing_2": ({"width": 8, "blocks": 1, "types": 8, "dim": 4, "img_size": 12}, 1e-2, 30),
 }
 
 

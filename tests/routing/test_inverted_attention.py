@@ -3,6 +3,7 @@ import torch
 from golden import ATTENTION, assert_golden, fill
 
 from clustercaps.functional import inverted_attention_route
+from clustercaps.models.peers.inverted_layers import InvertedCapsules
 from clustercaps.routing import create_routing
 from clustercaps.routing.inverted_attention import norm_capsules
 
@@ -47,6 +48,19 @@ def test_golden_values_of_two_layers() -> None:
     assert_golden(sequential[0], GOLDEN["two_layers_sequential_T2"])
     with pytest.raises(AssertionError):
         assert_golden(concurrent[0], GOLDEN["two_layers_sequential_T2"])
+
+
+def test_golden_values_of_two_layers_as_modules() -> None:
+    low, top = InvertedCapsules(3, 4, 2, 4).double(), InvertedCapsules(2, 4, 2, 4).double()
+    with torch.no_grad():
+        # Golden axes (child, x, d, parent) to ours (window, window, child, x, parent, d).
+        low.weight.copy_(fill(3, 2, 2, 2, step=0.37, start=0.2).transpose(2, 3)[None, None])
+        top.weight.copy_(UPPER.transpose(2, 3)[None, None])
+    children = CHILDREN[None, :, :, None, None]
+    once = low(children)
+    assert_golden(top(once, top(once))[0, ..., 0, 0], GOLDEN["two_layers_concurrent_T2"])
+    twice = top(low(children, iterations=2), iterations=2)
+    assert_golden(twice[0, ..., 0, 0], GOLDEN["two_layers_sequential_T2"])
 
 
 def test_golden_values_of_vector_poses() -> None:

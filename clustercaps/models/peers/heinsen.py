@@ -45,10 +45,12 @@ class HeinsenCapsules(nn.Module):
         scores: Float[Tensor, "batch children"],
     ) -> Routed:
         """Children and their scores to parents and theirs."""
-        weight = self.weight.expand(poses.shape[1], -1, -1, -1)
         # In memory [B, parents, children, numbers]: the sums over children then need no copy.
-        votes = torch.einsum("bicd,ijdh->bjich", poses, weight)
-        votes = votes + self.bias.transpose(0, 1)
+        if self.weight.shape[0] == 1:
+            votes = torch.einsum("bicd,jdh->bjich", poses, self.weight[0])
+        else:
+            votes = torch.einsum("bicd,ijdh->bjich", poses, self.weight)
+        votes = votes.contiguous() + self.bias.transpose(0, 1)
         return self.routing(votes.flatten(3).transpose(1, 2), scores)  # type: ignore[no-any-return]
 
 
@@ -65,7 +67,8 @@ class HeinsenNet(ImageClassifier):
         parents: Capsules between the two routings.
         side: Rows and columns of a pose.
         iterations: Times that parents are computed.
-        checkpoint: Save memory by computing the first routing a second time for the gradients.
+        checkpoint: Save memory in training: the first routing, whose votes are large, takes one
+            image at a time and is computed a second time for the gradients.
     """
 
     def __init__(
@@ -122,9 +125,13 @@ class HeinsenNet(ImageClassifier):
         poses = self.pose(maps).unflatten(1, (self.types, self.side, self.side))
         poses = poses.permute(0, 1, 4, 5, 2, 3).flatten(1, 3)
         if self.checkpoint and torch.is_grad_enabled():
-            routed = checkpoint(self.capsules, poses, scores, use_reentrant=False)
-        else:
-            routed = self.capsules(poses, scores)
+            images_apart = zip(poses.split(1), scores.split(1), strict=True)
+            parts = [checkpoint(self._route, *one, use_reentrant=False) for one in images_apart]
+            return torch.cat(parts)
+        return self._route(poses, scores)
+
+    def _route(self, poses: Tensor, scores: Tensor) -> Tensor:
+        routed = self.capsules(poses, scores)
         return torch.cat([routed.activations.unsqueeze(2), routed.capsules], 2)
 
     def forward_head(

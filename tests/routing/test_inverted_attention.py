@@ -118,6 +118,12 @@ def test_scaled_votes_only_sharpen_the_couplings() -> None:
     assert (sharp.max(2).values > mild.max(2).values).all()
 
 
+def test_norm_is_layer_norm() -> None:
+    capsules, weight, bias = random_votes(2, 3, 4, 5), random_votes(4), random_votes(4)
+    expected = torch.nn.functional.layer_norm(capsules.movedim(2, -1), (4,), weight, bias)
+    torch.testing.assert_close(norm_capsules(capsules, weight, bias), expected.movedim(-1, 2))
+
+
 def test_capsules_of_one_number_have_no_norm() -> None:
     votes = random_votes(2, 6, 3, 1)
     torch.testing.assert_close(inverted_attention_route(votes).capsules, votes.mean(1) * 2)

@@ -20,7 +20,6 @@ import math
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from clustercaps.errors import at_least
 from clustercaps.routing.base import Routed, Routing, Votes, agreement, weighted_votes
@@ -56,10 +55,19 @@ def norm_capsules(
     eps: float = EPS,
 ) -> Parents:
     """Layer norm of every capsule; capsules of one number are left as they are."""
-    dim = capsules.shape[2]
-    if dim == 1:
+    if capsules.shape[2] == 1:
         return capsules
-    return F.layer_norm(capsules.movedim(2, -1), (dim,), weight, bias, eps).movedim(-1, 2)
+    # Written out, because `layer_norm` wants its axis last: moving it there and back would copy
+    # the capsules twice.
+    wide = capsules.to(torch.promote_types(capsules.dtype, torch.float32))
+    centred = wide - wide.mean(2, keepdim=True)
+    normed = centred * (centred.square().mean(2, keepdim=True) + eps).rsqrt()
+    shape = (-1, *[1] * (capsules.ndim - 3))
+    if weight is not None:
+        normed = normed * weight.view(shape)
+    if bias is not None:
+        normed = normed + bias.view(shape)
+    return normed.to(capsules.dtype)
 
 
 def inverted_attention_route(

@@ -3,6 +3,7 @@ import torch
 from golden import ATTENTION, assert_golden, fill
 
 from clustercaps.functional import inverted_attention_route
+from clustercaps.models.peers.inverted_layers import InvertedCapsules
 from clustercaps.routing import create_routing
 from clustercaps.routing.inverted_attention import norm_capsules
 
@@ -47,6 +48,19 @@ def test_golden_values_of_two_layers() -> None:
     assert_golden(sequential[0], GOLDEN["two_layers_sequential_T2"])
     with pytest.raises(AssertionError):
         assert_golden(concurrent[0], GOLDEN["two_layers_sequential_T2"])
+
+
+def test_golden_values_of_two_layers_as_modules() -> None:
+    low, top = InvertedCapsules(3, 4, 2, 4).double(), InvertedCapsules(2, 4, 2, 4).double()
+    with torch.no_grad():
+        # Golden axes (child, x, d, parent) to ours (window, window, child, x, parent, d).
+        low.weight.copy_(fill(3, 2, 2, 2, step=0.37, start=0.2).transpose(2, 3)[None, None])
+        top.weight.copy_(UPPER.transpose(2, 3)[None, None])
+    children = CHILDREN[None, :, :, None, None]
+    once = low(children)
+    assert_golden(top(once, top(once))[0, ..., 0, 0], GOLDEN["two_layers_concurrent_T2"])
+    twice = top(low(children, iterations=2), iterations=2)
+    assert_golden(twice[0, ..., 0, 0], GOLDEN["two_layers_sequential_T2"])
 
 
 def test_golden_values_of_vector_poses() -> None:
@@ -102,6 +116,12 @@ def test_scaled_votes_only_sharpen_the_couplings() -> None:
     query = inverted_attention_route(votes, eps=0.0).capsules
     mild, sharp = (inverted_attention_route(v, query).coupling for v in (votes, 5 * votes))
     assert (sharp.max(2).values > mild.max(2).values).all()
+
+
+def test_norm_is_layer_norm() -> None:
+    capsules, weight, bias = random_votes(2, 3, 4, 5), random_votes(4), random_votes(4)
+    expected = torch.nn.functional.layer_norm(capsules.movedim(2, -1), (4,), weight, bias)
+    torch.testing.assert_close(norm_capsules(capsules, weight, bias), expected.movedim(-1, 2))
 
 
 def test_capsules_of_one_number_have_no_norm() -> None:

@@ -108,6 +108,12 @@ def test_the_width_is_learned_or_left() -> None:
     assert_routing_contract(lambda: create_routing("frem", 6, 3, 4, kernel="gaussian"))
 
 
+@pytest.mark.parametrize("kernel", ["epanechnikov", "gaussian"])
+def test_one_child_keeps_the_contract(kernel: str) -> None:
+    assert_routing_contract(lambda: create_routing("frem", 1, 3, 4, kernel=kernel))
+    assert_routing_contract(lambda: create_routing("frem", 1, 1, 4, kernel=kernel))
+
+
 def test_bad_options_are_named() -> None:
     with pytest.raises(ValueError, match="iterations must be an integer of at least 1, got 0"):
         create_routing("frem", 2, 2, 2, iterations=0)

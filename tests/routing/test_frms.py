@@ -84,6 +84,12 @@ def test_the_weighted_form_keeps_the_contract() -> None:
 
 
 @pytest.mark.parametrize("mode", ["coauthor", "weighted"])
+def test_one_child_keeps_the_contract(mode: str) -> None:
+    assert_routing_contract(lambda: create_routing("frms", 1, 3, 4, mode=mode))
+    assert_routing_contract(lambda: create_routing("frms", 1, 1, 4, mode=mode))
+
+
+@pytest.mark.parametrize("mode", ["coauthor", "weighted"])
 def test_gradcheck(mode: str) -> None:
     votes = torch.randn(1, 3, 2, 2, 2, dtype=torch.float64, requires_grad=True)
     activations = torch.rand(1, 3, 2, dtype=torch.float64, requires_grad=True)

@@ -5,6 +5,7 @@ from golden import ITERATIVE, assert_golden, fill
 from clustercaps.functional import dynamic_route, max_min_route, squash
 from clustercaps.routing import create_routing
 from clustercaps.routing.max_min import max_min
+from clustercaps.testing import assert_routing_contract
 
 VOTES = fill(1, 3, 3, 2)
 
@@ -65,6 +66,14 @@ def test_turning_all_votes_turns_the_capsules() -> None:
     straight, turned = max_min_route(votes), max_min_route(votes @ turn)
     torch.testing.assert_close(turned.capsules, straight.capsules @ turn)
     torch.testing.assert_close(turned.coupling, straight.coupling)
+
+
+@pytest.mark.parametrize("axis", ["parents", "children"])
+def test_both_axes_keep_the_contract(axis: str) -> None:
+    for children, parents in ((6, 3), (1, 3), (1, 1)):
+        assert_routing_contract(
+            lambda i=children, j=parents: create_routing("max_min", i, j, 4, axis=axis)
+        )
 
 
 @pytest.mark.parametrize("axis", ["parents", "children"])

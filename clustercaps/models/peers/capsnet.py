@@ -65,7 +65,8 @@ class LengthClassifier(ImageClassifier):
     def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
         """Margin loss, and the squared error of the image drawn from the true class."""
         features = self.forward_features(lesson.images)
-        lengths = self.forward_head(features)
+        # Margins in half precision would be lost in rounding.
+        lengths = self.forward_head(features).float()
         loss = margin_loss(lengths, lesson.labels)
         if self.decoder is not None and self.reconstruction:
             drawn = self.reconstruct(features, lesson.labels)

@@ -147,6 +147,8 @@ class ClusterCapsules2d(nn.Module):
         """
         self._check_input(x)
         if not trace:
+            # A norm of another kind, or one that somebody listens to, has to be called.
+            plain = type(self.norm) is MapNorm and not self.norm._forward_hooks
             capsules = kernels.cluster_capsules(
                 x,
                 self.vote,
@@ -155,9 +157,10 @@ class ClusterCapsules2d(nn.Module):
                 out_channels=self.out_channels,
                 routing=self.routing,
                 eps=self.eps,
+                norm=self.norm if plain else None,
                 backend=self.backend,
             )
-            return capsules if self.norm is None else self.norm(capsules)
+            return capsules if plain or self.norm is None else self.norm(capsules)
         votes = self.vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
         votes = votes.unflatten(
             1,

@@ -148,7 +148,8 @@ class ClusterCapsules2d(nn.Module):
         self._check_input(x)
         if not trace:
             # A norm of another kind, or one that somebody listens to, has to be called.
-            plain = type(self.norm) is MapNorm and not self.norm._forward_hooks
+            norm = self.norm
+            plain = type(norm) is MapNorm and not norm._forward_hooks
             capsules = kernels.cluster_capsules(
                 x,
                 self.vote,
@@ -157,10 +158,10 @@ class ClusterCapsules2d(nn.Module):
                 out_channels=self.out_channels,
                 routing=self.routing,
                 eps=self.eps,
-                norm=self.norm if plain else None,
+                norm=norm if plain else None,
                 backend=self.backend,
             )
-            return capsules if plain or self.norm is None else self.norm(capsules)
+            return capsules if plain or norm is None else norm(capsules)
         votes = self.vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
         votes = votes.unflatten(
             1,
@@ -184,8 +185,9 @@ class ClusterCapsules2d(nn.Module):
             )
         height, width = x.shape[3:]
         # Side by side, not as tuples: torch.compile may know the sides only as symbols.
-        wanted = self.in_size if self.norm is not None else None
-        if wanted is not None and (height != wanted[0] or width != wanted[1]):
+        wanted = self.in_size
+        other = wanted is not None and (height != wanted[0] or width != wanted[1])
+        if other and self.norm is not None:
             raise ValueError(
                 f"this layer was built for maps of {wanted}, got {(height, width)}; "
                 "build it with that in_size, or without in_size for any"

@@ -41,6 +41,8 @@ struct BackwardJob {
 
   int64_t map_size() const { return layer.dim * layer.positions(); }
   bool few_taps() const { return layer.taps() <= kFewTaps && !x_gradient; }
+  // Rows of patches in a panel: whole blocks where they are turned.
+  int64_t patch_rows() const { return few_taps() ? layer.taps() : padded_taps; }
 };
 
 // One thread's part: some images and some children, so that only this thread adds to the gradient of
@@ -58,7 +60,7 @@ class BackwardChunk {
                        round_up(images_ * positions, width) / width);
     const int64_t columns = panels_ * width, rows = layer_.rows();
     planes_ = Buffer<S>(children_ * images_ * layer_.planes_size());
-    patches_ = Buffer<S>(job.padded_taps * columns);
+    patches_ = Buffer<S>(job.patch_rows() * columns);
     pull_ = Buffer<S>(layer_.parents() * columns);
     parent_ = Buffer<S>(layer_.parents() * columns);
     if (job.x_gradient) {
@@ -198,7 +200,7 @@ class BackwardChunk {
   }
 
   void differentiate_tile(int64_t child) {
-    gather_patches(offsets_, tile_, planes_of(planes_, child, 0), job_.padded_taps,
+    gather_patches(offsets_, tile_, planes_of(planes_, child, 0), job_.patch_rows(),
                    patches_.get());
     if (job_.few_taps()) return learn_tile(child);
     if (columns_.get()) {
@@ -221,7 +223,7 @@ class BackwardChunk {
   Panel<S> panel_of(int64_t cluster, int64_t parent, int64_t parents, int64_t panel) const {
     const int64_t taps = layer_.taps(), rows = layer_.rows();
     const int64_t row = ((first_cluster() + cluster) * layer_.parents() + parent) * rows;
-    return {patches_.get() + panel * job_.padded_taps * job_.panels.width,
+    return {patches_.get() + panel * job_.patch_rows() * job_.panels.width,
             job_.weight + row * taps, job_.bias + row, taps, rows, parents, job_.eps, rows_.get()};
   }
 

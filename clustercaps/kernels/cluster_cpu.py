@@ -5,12 +5,15 @@ stored. What is kept for the backward pass is the input, the weights, the capsul
 per capsule entry, the scale 1 / sum_i r_i.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from clustercaps.kernels.library import NAMES, Layer, load
+
+Shape = tuple[int | torch.SymInt, ...]
 
 
 @torch.library.custom_op("clustercaps::fused_capsules", mutates_args=(), device_types="cpu")
@@ -51,9 +54,9 @@ def fused_capsules(
         norm_bias: Its shift; there is one exactly if there is a scale.
         norm_eps: Added to the variance of a map.
     """
-    shape = _out_shape(x, weight, stride, padding, clusters, votes, out_channels)
+    sizes = (stride, padding, clusters, votes, out_channels, uniform)
+    layer, shape = _layer(x.shape, weight.shape, *sizes)
     _check_norm(shape, norm_weight, norm_bias)
-    layer = _layer(x, weight, stride, padding, clusters, votes, out_channels, uniform)
     out, capsules, scale, moments = _empty(x, shape, norm)
     inputs = map(_dense, (x, weight, bias, norm_weight, norm_bias))
     results = (capsules, out, scale, moments) if norm else (out, None, scale, None)
@@ -78,7 +81,7 @@ def _(
     norm_bias: Tensor | None,
     norm_eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    shape = _out_shape(x, weight, stride, padding, clusters, votes, out_channels)
+    shape = _out_shape(x.shape, weight.shape, stride, padding, clusters, votes, out_channels)
     return _empty(x, shape, norm)
 
 
@@ -107,7 +110,8 @@ def fused_capsules_grad(
 
     `capsules` are those before the norm. Without one, `moments` is empty.
     """
-    layer = _layer(x, weight, stride, padding, clusters, votes, out_channels, uniform)
+    sizes = (stride, padding, clusters, votes, out_channels, uniform)
+    layer, _ = _layer(x.shape, weight.shape, *sizes)
     tensors = (x, weight, bias, norm_weight, norm_bias)
     wanted = _grads(tensors, needed)
     load()(
@@ -184,40 +188,40 @@ def _dense(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
 
 
+@lru_cache(maxsize=256)
 def _layer(
-    x: Tensor,
-    weight: Tensor,
+    x: torch.Size,
+    weight: torch.Size,
     stride: int,
     padding: int,
     clusters: int,
     votes: int,
     out_channels: int,
     uniform: bool,
-) -> Layer:
-    batch, in_channels, in_dim, height, width = x.shape
-    rows, _, _, kernel = weight.shape
-    dim = rows // (in_channels * clusters * votes * out_channels)
-    sizes = (clusters, votes, out_channels, dim, kernel, stride, padding, uniform)
-    return Layer(batch, in_channels, in_dim, height, width, *sizes)
+) -> tuple[Layer, Shape]:
+    """Sizes for the kernel and the shape of its capsules; asked for in every call, made once."""
+    shape = _out_shape(x, weight, stride, padding, clusters, votes, out_channels)
+    sizes = (clusters, votes, out_channels, shape[2], weight[-1], stride, padding, uniform)
+    return Layer(*x, *sizes), shape
 
 
 def _out_shape(
-    x: Tensor,
-    weight: Tensor,
+    x: torch.Size,
+    weight: torch.Size,
     stride: int,
     padding: int,
     clusters: int,
     votes: int,
     out_channels: int,
-) -> tuple[int | torch.SymInt, ...]:
-    batch, in_channels, _, *sides = x.shape
-    rows, _, _, kernel = weight.shape
+) -> Shape:
+    batch, in_channels, _, *sides = x
+    rows, _, _, kernel = weight
     out_dim = rows // (in_channels * clusters * votes * out_channels)
     height, width = ((side + 2 * padding - kernel) // stride + 1 for side in sides)
     return batch, out_channels, out_dim, height, width
 
 
-def _check_norm(shape: Any, weight: Tensor | None, bias: Tensor | None) -> None:
+def _check_norm(shape: Shape, weight: Tensor | None, bias: Tensor | None) -> None:
     for tensor in (weight, bias):
         if tensor is not None and tensor.shape != shape[2:]:
             raise RuntimeError(
@@ -225,7 +229,7 @@ def _check_norm(shape: Any, weight: Tensor | None, bias: Tensor | None) -> None:
             )
 
 
-def _empty(x: Tensor, shape: Any, norm: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _empty(x: Tensor, shape: Shape, norm: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Memory for the results of `fused_capsules`."""
     capsules = x.new_empty(shape if norm else (0,))
     moments = x.new_empty((*shape[:2], 2) if norm else (0,))
@@ -283,18 +287,18 @@ def cluster_capsules(
         x, weight = x.float(), weight.float()
         bias = None if bias is None else bias.float()
     capsules: Tensor
+    sizes = (stride, padding, clusters, votes, out_channels, uniform)
     if _nobody_watches(x, weight, bias, norm_weight, norm_bias):
-        shape = _out_shape(x, weight, stride, padding, clusters, votes, out_channels)
+        layer, shape = _layer(x.shape, weight.shape, *sizes)
         _check_norm(shape, norm_weight, norm_bias)
-        layer = _layer(x, weight, stride, padding, clusters, votes, out_channels, uniform)
         capsules = x.new_empty(shape)
         inputs = map(_dense, (x, weight, bias, norm_weight, norm_bias))
         # Normalised in place; nobody will ask for a gradient.
         results = (capsules, capsules if norm else None, None, None)
         load()("forward", layer, eps, norm_eps, *inputs, *results)
     else:
-        sizes = (stride, padding, clusters, votes, out_channels, uniform, eps, norm)
-        capsules = fused_capsules(x, weight, bias, *sizes, norm_weight, norm_bias, norm_eps)[0]
+        numbers = (norm, norm_weight, norm_bias, norm_eps)
+        capsules = fused_capsules(x, weight, bias, *sizes, eps, *numbers)[0]
     return capsules if capsules.dtype == dtype else capsules.to(dtype)
 
 

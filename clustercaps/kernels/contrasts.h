@@ -17,6 +17,19 @@ inline double contrast_scale(int64_t j, int64_t votes) {
   return 1 / std::sqrt(static_cast<double>(j * (j + 1) * votes));
 }
 
+// Turns numbers i ... of a cluster's votes for one parent, as many as `Some` has.
+template <typename Some, typename S>
+CAPS_INLINE void turn(const Layer& layer, const S* votes, int64_t step, S* rows, int64_t size,
+                      const std::vector<S>& scales) {
+  typename Some::Type sum = as<Some>(votes);
+  for (int64_t j = 1; j < layer.votes; ++j) {
+    const typename Some::Type vote = as<Some>(votes + j * step);
+    if (layer.rows() > 1) as<Some>(rows + j * size) = scales[j] * (sum - S(j) * vote);
+    sum += vote;
+  }
+  as<Some>(rows) = sum * scales[0];
+}
+
 // weight [cluster, vote, parent, size] as [cluster, parent, row, size], row 0 of m and row j of c_j;
 // `size` is the number of taps, or 1 for the bias. Null stands for zeros.
 template <typename S>
@@ -25,24 +38,16 @@ Buffer<S> to_contrasts(const Layer& layer, const S* weight, int64_t size) {
   const int64_t step = parents * size, all = layer.all_clusters() * parents;
   Buffer<S> turned(all * rows * size);
   if (!weight) return turned;
-  const int64_t grain = std::max<int64_t>(1, 32768 / (size * votes));
+  std::vector<S> scales{S(1) / static_cast<S>(votes)};
+  for (int64_t j = 1; j < votes; ++j) scales.push_back(S(contrast_scale(j, votes)));
+  const int64_t grain = std::max<int64_t>(1, 65536 / (size * votes));
   at::parallel_for(0, all, grain, [&](int64_t begin, int64_t end) {
-    std::vector<double> sums(size);
-    double* __restrict sum = sums.data();
     for (int64_t at = begin; at < end; ++at) {
       const S* from = weight + (at / parents * votes * parents + at % parents) * size;
       S* to = turned.get() + at * rows * size;
-      std::copy_n(from, size, sum);
-      for (int64_t j = 1; j < votes; ++j) {
-        const S* __restrict vote = from + j * step;
-        if (rows > 1) {
-          const double scale = contrast_scale(j, votes), times = static_cast<double>(j);
-          S* __restrict row = to + j * size;
-          for (int64_t i = 0; i < size; ++i) row[i] = S(scale * (sum[i] - times * vote[i]));
-        }
-        for (int64_t i = 0; i < size; ++i) sum[i] += vote[i];
-      }
-      for (int64_t i = 0; i < size; ++i) to[i] = S(sum[i] / static_cast<double>(votes));
+      in_vectors<S>(size, [&](int64_t i, auto some) {
+        turn<decltype(some)>(layer, from + i, step, to + i, size, scales);
+      });
     }
   });
   return turned;

@@ -140,7 +140,7 @@ class ForwardChunk {
         S *capsules = job_.capsules + to, *scales = job_.scale ? job_.scale + to : nullptr;
         in_vectors<S>(segment.length, [&](int64_t i, auto some) {
           typedef decltype(some) Some;
-          const auto scale = S(1) / as<Some>(total + i);
+          const auto scale = inverse(as<Some>(total + i));
           if (scales) as<Some>(scales + i) = scale;
           as<Some>(capsules + i) = as<Some>(sum + i) * scale;
         });

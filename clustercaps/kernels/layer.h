@@ -57,8 +57,7 @@ inline std::vector<int64_t> tap_offsets(const Layer& layer) {
 
 // Where a map row's numbers lie in its padded row: column w in phase (w + padding) % stride.
 // Calls one(w, offset) for single numbers and pairs(even, odd, count) for a row of stride 2, with
-// the offsets of its first two columns: whole vectors from the row's start, for the compiler to
-// shuffle.
+// the offsets of its first two columns.
 template <typename One, typename Pairs>
 CAPS_INLINE void for_each_column(const Layer& layer, int64_t phase_size, One one, Pairs pairs) {
   const int64_t stride = layer.stride, width = layer.width;
@@ -95,10 +94,7 @@ void pad_planes(const Layer& layer, const S* image, S* planes) {
     for_each_column(
         layer, phase, [&](int64_t w, int64_t at) { padded[at] = row[w]; },
         [&](int64_t even, int64_t odd, int64_t count) {
-          for (int64_t i = 0; i < count; ++i) {
-            padded[even + i] = row[2 * i];
-            padded[odd + i] = row[2 * i + 1];
-          }
+          part_pairs(row, count, padded + even, padded + odd, EachLane<S>{});
         });
   });
 }
@@ -112,10 +108,7 @@ void crop_planes(const Layer& layer, const S* planes, S* image) {
     for_each_column(
         layer, phase, [&](int64_t w, int64_t at) { row[w] = padded[at]; },
         [&](int64_t even, int64_t odd, int64_t count) {
-          for (int64_t i = 0; i < count; ++i) {
-            row[2 * i] = padded[even + i];
-            row[2 * i + 1] = padded[odd + i];
-          }
+          join_pairs(padded + even, padded + odd, count, row, EachLane<S>{});
         });
   });
 }

@@ -65,23 +65,26 @@ template <typename S>
 Slope<S> norm_slope(const Norm<S>& norm, int64_t size, const S* x, const S* moments,
                     const S* gradient, S* weight_gradient, S* bias_gradient) {
   const S share = S(1) / static_cast<S>(size), mean = moments[0], deviation = moments[1];
-  const auto pulled = [&](int64_t i, auto some) {
-    typedef decltype(some) Some;
-    typename Some::Type pull = as<Some>(gradient + i);
-    if (norm.weight) pull *= as<Some>(norm.weight + i);
-    return pull;
-  };
-  const S pull = share * sum_up<S>(size, pulled);
-  const S lean = share * sum_up<S>(size, [&](int64_t i, auto some) {
+  Vec<S> pulls = {};
+  S last_pulls = 0;
+  const S lean = sum_up<S>(size, [&](int64_t i, auto some) {
     typedef decltype(some) Some;
     const auto height = (as<Some>(x + i) - mean) * deviation;
+    auto pull = as<Some>(gradient + i);
     if (weight_gradient) {
-      as<Some>(weight_gradient + i) += as<Some>(gradient + i) * height;
-      as<Some>(bias_gradient + i) += as<Some>(gradient + i);
+      as<Some>(weight_gradient + i) += pull * height;
+      as<Some>(bias_gradient + i) += pull;
     }
-    return pulled(i, some) * height;
+    if (norm.weight) pull *= as<Some>(norm.weight + i);
+    if constexpr (std::is_same_v<Some, One<S>>) {
+      last_pulls += pull;
+    } else {
+      pulls += pull;
+    }
+    return pull * height;
   });
-  return {mean, deviation, pull, lean * deviation};
+  for (int lane = 0; lane < kLanes<S>; ++lane) last_pulls += pulls[lane];
+  return {mean, deviation, share * last_pulls, share * lean * deviation};
 }
 
 }  // namespace caps

@@ -165,7 +165,7 @@ struct InRegisters {
   static constexpr int kTogether = parents_together(K);
 
   static void forward(Panel<S> panel, S* sum, S* total) {
-    each_parent(panel, [&](const Panel<S>& some, auto together) {
+    each_parent(panel, [&](const Panel<S>& some, auto together) __attribute__((always_inline)) {
       constexpr int count = decltype(together)::value;
       Vec<S> rows[count * K][kVectors], confidence[count][kVectors];
       judge(some, rows, confidence);
@@ -177,7 +177,7 @@ struct InRegisters {
   }
 
   static void backward(Panel<S> panel, const S* pull, const S* parent, S* gradients) {
-    each_parent(panel, [&](const Panel<S>& some, auto together) {
+    each_parent(panel, [&](const Panel<S>& some, auto together) __attribute__((always_inline)) {
       constexpr int count = decltype(together)::value;
       Vec<S> rows[count * K][kVectors], confidence[count][kVectors];
       judge(some, rows, confidence);

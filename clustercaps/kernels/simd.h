@@ -113,6 +113,19 @@ CAPS_INLINE void inverse_sqrt(Vec<double> (&x)[Vectors]) {
   exact_inverse_sqrt<double>(x);
 }
 
+// 1 / x, again without the divider where there is a guess.
+template <typename T>
+CAPS_INLINE T inverse(T x) {
+  return 1 / x;
+}
+
+#if defined(__AVX512F__)
+CAPS_INLINE Vec<float> inverse(Vec<float> x) {
+  const Vec<float> y = (Vec<float>)_mm512_rcp14_ps((__m512)x);
+  return y + y * (1.0f - x * y);
+}
+#endif
+
 // Zeroed scratch on cache-line boundaries, with one spare line after the end: copies in whole
 // vectors may read or write a little past the last element they mean.
 template <typename S>
@@ -199,6 +212,39 @@ CAPS_INLINE Vec<S> pick(Vec<S> a, Vec<S> b, std::integer_sequence<int, index...>
 #endif
 }
 
+// to [i] = from [2 i] and from [2 i + 1]: the even and the odd numbers of `count` pairs.
+template <typename S, int... lane>
+CAPS_INLINE void part_pairs(const S* from, int64_t count, S* even, S* odd,
+                            std::integer_sequence<int, lane...>) {
+  int64_t i = 0;
+  for (; i + kLanes<S> <= count; i += kLanes<S>) {
+    const Vec<S> a = load(from + 2 * i), b = load(from + 2 * i + kLanes<S>);
+    store(even + i, pick<S>(a, b, std::integer_sequence<int, 2 * lane...>{}));
+    store(odd + i, pick<S>(a, b, std::integer_sequence<int, (2 * lane + 1)...>{}));
+  }
+  for (; i < count; ++i) even[i] = from[2 * i], odd[i] = from[2 * i + 1];
+}
+
+// The other way round.
+template <typename S, int... lane>
+CAPS_INLINE void join_pairs(const S* even, const S* odd, int64_t count, S* to,
+                            std::integer_sequence<int, lane...>) {
+  constexpr int lanes = kLanes<S>;
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const Vec<S> a = load(even + i), b = load(odd + i);
+    store(to + 2 * i,
+          pick<S>(a, b, std::integer_sequence<int, (lane / 2 + lane % 2 * lanes)...>{}));
+    store(to + 2 * i + lanes, pick<S>(a, b,
+                                      std::integer_sequence<int, ((lane + lanes) / 2 +
+                                                                  lane % 2 * lanes)...>{}));
+  }
+  for (; i < count; ++i) to[2 * i] = even[i], to[2 * i + 1] = odd[i];
+}
+
+template <typename S>
+using EachLane = std::make_integer_sequence<int, kLanes<S>>;
+
 // Swaps what a has at lanes with bit `Step` set and what b has at lanes without it.
 template <typename S, int Step, int... lane>
 CAPS_INLINE void swap_lanes(Vec<S>& a, Vec<S>& b, std::integer_sequence<int, lane...>) {
@@ -216,7 +262,7 @@ CAPS_INLINE void swap_blocks(Vec<S> (&rows)[kLanes<S>]) {
     CAPS_UNROLL
     for (int i = 0; i < kLanes<S>; ++i) {
       if (i & Step) continue;
-      swap_lanes<S, Step>(rows[i], rows[i | Step], std::make_integer_sequence<int, kLanes<S>>{});
+      swap_lanes<S, Step>(rows[i], rows[i | Step], EachLane<S>{});
     }
     swap_blocks<S, 2 * Step>(rows);
   }

@@ -71,6 +71,15 @@ CAPS_INLINE void for_each_piece(const std::vector<int64_t>& offsets, const Tile&
     const int64_t* corners = tile.corners.data() + begin;
     const int64_t count = std::min(pieces, all - begin);
     int64_t to = begin / pieces * padded_taps * tile.width;
+    if (count == 4) {
+      const int64_t a = corners[0], b = corners[1], c = corners[2], d = corners[3];
+      for (const int64_t offset : offsets) {
+        one(to, offset + a), one(to + Size, offset + b);
+        one(to + 2 * Size, offset + c), one(to + 3 * Size, offset + d);
+        to += tile.width;
+      }
+      continue;
+    }
     for (const int64_t offset : offsets) {
       for (int64_t p = 0; p < count; ++p) one(to + p * Size, offset + corners[p]);
       to += tile.width;

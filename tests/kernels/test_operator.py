@@ -121,7 +121,8 @@ def test_nothing_is_written_outside(size: tuple[int, int], votes: int) -> None:
     case = Case(batch=3, height=size[0], width=size[1], votes=votes, stride=2)
     x, weight, bias = case.tensors(torch.float32)
     capsules = case.fused(x, weight, bias)
-    layer = cluster_cpu._layer(x, weight, 2, 1, case.clusters, votes, case.out_channels, False)
+    sizes = (2, 1, case.clusters, votes, case.out_channels, False)
+    layer, _ = cluster_cpu._layer(x.shape, weight.shape, *sizes)
     poison, border = 12345.0, 64
 
     def fenced(like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

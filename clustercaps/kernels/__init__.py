@@ -144,9 +144,7 @@ def cluster_capsules(
             # Half precision is rounded before the norm, as it is without the kernel.
             if norm is None or inputs[0].dtype not in library.NAMES:
                 return _normalised(cluster_cpu.cluster_capsules(*arguments), norm)
-            return cluster_cpu.cluster_capsules(
-                *arguments, True, norm.weight, norm.bias, norm.eps
-            )
+            return cluster_cpu.cluster_capsules(*arguments, True, norm.weight, norm.bias, norm.eps)
     capsules = _route(x, vote, path, clusters, votes, out_channels, routing, eps)
     return _normalised(capsules, norm)
 
@@ -168,11 +166,10 @@ def _route(
     """Capsules before the norm, without the fused kernel."""
     if path == "chunked":
         inputs = cluster_cpu.like_conv2d(x, vote.weight, vote.bias)
-        if inputs is not None:
-            uniform = routing == "uniform"
-            return chunked.cluster_capsules(
-                x, vote, inputs, clusters, votes, out_channels, uniform, eps
-            )
+        sizes = (vote.stride[0], int(vote.padding[0]), x.shape[1], x.shape[1] * clusters, votes)
+        shape = chunked.Shape(*sizes, routing == "uniform", eps)
+        if inputs is not None and chunked.worthwhile(inputs, shape):
+            return chunked.cluster_capsules(inputs, shape, out_channels)
     cast = vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
     cast = cast.unflatten(1, (x.shape[1] * clusters, votes, out_channels, -1))
     if path == "triton":

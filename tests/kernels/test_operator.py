@@ -61,7 +61,9 @@ def test_what_is_kept_has_no_gradient() -> None:
     case = Case()
     leaves = [t.requires_grad_() for t in case.tensors(torch.float64)]
     sizes = (1, 1, case.clusters, case.votes, case.out_channels)
-    capsules, *kept = cluster_cpu.fused_capsules(*leaves, *sizes, False, 1e-3, True, None, None, 1e-5)
+    capsules, *kept = cluster_cpu.fused_capsules(
+        *leaves, *sizes, False, 1e-3, True, None, None, 1e-5
+    )
     assert capsules.requires_grad
     assert not any(tensor.requires_grad for tensor in kept)
 
@@ -200,3 +202,47 @@ def test_function_transforms_take_the_reference() -> None:
     mine, theirs = loss(fused), loss(reference)
     for name in mine:
         torch.testing.assert_close(mine[name], theirs[name], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("learned", [True, False])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_norm_inside_the_kernel(learned: bool, threads: int) -> None:
+    torch.set_num_threads(threads)
+    size = {"in_size": (9, 11)} if learned else {}
+    made = [
+        cc.ClusterCapsules2d(2, 3, 3, 4, votes=5, stride=2, backend=backend, **size).double()
+        for backend in ("cpu", "reference")
+    ]
+    for parameter in made[0].parameters():
+        parameter.data.normal_()
+    made[1].load_state_dict(made[0].state_dict())
+    found = []
+    for layer in made:
+        x = torch.randn(5, 2, 3, 9, 11, generator=torch.Generator().manual_seed(1)).double()
+        x.requires_grad_()
+        capsules = layer(x)
+        pull = torch.randn(capsules.shape, generator=torch.Generator().manual_seed(2)).double()
+        grads = torch.autograd.grad(capsules, [x, *layer.parameters()], pull)
+        with torch.no_grad():
+            found.append([capsules, layer(x[:1]), *grads])
+    for actual, expected in zip(*found, strict=True):
+        assert_close("with norm", actual, expected, 1e-11)
+
+
+def test_a_norm_that_somebody_listens_to_is_called() -> None:
+    fused, _ = layers()
+    heard = []
+    x = torch.randn(1, 2, 3, 9, 9)
+    expected = fused(x)
+    fused.norm.register_forward_hook(lambda *_: heard.append(True))
+    torch.testing.assert_close(fused(x), expected)
+    assert heard == [True]
+
+
+def test_a_norm_for_other_maps_is_refused() -> None:
+    case = Case()
+    x, weight, bias = case.tensors(torch.float32)
+    wrong = torch.ones(case.out_dim, case.height, case.width + 1)
+    sizes = (1, 1, case.clusters, case.votes, case.out_channels, False, 1e-3)
+    with pytest.raises(RuntimeError, match="its maps are"):
+        cluster_cpu.fused_capsules(x, weight, bias, *sizes, True, wrong, wrong, 1e-5)

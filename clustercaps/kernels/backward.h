@@ -18,7 +18,7 @@ constexpr int64_t kFewTaps = 16;
 constexpr int64_t kFewTapsPanels = 16;
 constexpr int64_t kAhead = 3;
 // Gradients kept at once: about this many rows of the parents stay in the nearest cache.
-constexpr int64_t kBlockRows = 64;
+constexpr int64_t kBlockRows = 128;
 
 template <typename S>
 struct BackwardJob {

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from clustercaps.layers import ClusterCapsules2d, RoutingTrace
     from clustercaps.memory import memory_estimate
     from clustercaps.models import create_model, from_pretrained, list_models
-    from clustercaps.routing import list_routings
+    from clustercaps.routing import create_routing, list_routings
 
 __version__ = "0.1.0"
 
@@ -21,6 +21,7 @@ __all__ = [
     "ClusterCapsules2d",
     "RoutingTrace",
     "create_model",
+    "create_routing",
     "data",
     "from_pretrained",
     "functional",
@@ -35,6 +36,7 @@ _HOME = {
     "ClusterCapsules2d": "layers",
     "RoutingTrace": "layers",
     "create_model": "models",
+    "create_routing": "routing",
     "from_pretrained": "models",
     "list_models": "models",
     "list_routings": "routing",

@@ -13,6 +13,7 @@ from torch.types import Device
 
 from clustercaps import kernels
 from clustercaps.errors import at_least
+from clustercaps.norm import MapNorm
 from clustercaps.routing import (
     EPS,
     ClusterRouting,
@@ -167,6 +168,9 @@ class ClusterCapsules2d(nn.Module):
             capsules: Tensor = self.router(self.cast_votes(x).flatten(1, 2)).capsules
             return capsules if self.norm is None else self.norm(capsules)
         if not trace:
+            # A norm of another kind, or one that somebody listens to, has to be called.
+            norm = self.norm
+            plain = type(norm) is MapNorm and not norm._forward_hooks
             capsules = kernels.cluster_capsules(
                 x,
                 self.vote,
@@ -175,9 +179,10 @@ class ClusterCapsules2d(nn.Module):
                 out_channels=self.out_channels,
                 routing=self.routing,
                 eps=self.eps,
+                norm=norm if plain else None,
                 backend=self.backend,
             )
-            return capsules if self.norm is None else self.norm(capsules)
+            return capsules if plain or norm is None else norm(capsules)
         votes = self.cast_votes(x)
         capsules, weights = cluster_route(votes, routing=self.routing, eps=self.eps)
         if self.norm is not None:
@@ -215,8 +220,9 @@ class ClusterCapsules2d(nn.Module):
             )
         height, width = x.shape[3:]
         # Side by side, not as tuples: torch.compile may know the sides only as symbols.
-        wanted = self.in_size if self.norm is not None else None
-        if wanted is not None and (height != wanted[0] or width != wanted[1]):
+        wanted = self.in_size
+        other = wanted is not None and (height != wanted[0] or width != wanted[1])
+        if other and self.norm is not None:
             raise ValueError(
                 f"this layer was built for maps of {wanted}, got {(height, width)}; "
                 "build it with that in_size, or without in_size for any"
@@ -249,34 +255,6 @@ class ClusterCapsules2d(nn.Module):
     def __repr__(self) -> str:
         # One line: the children (a convolution, a norm) say nothing that the signature does not.
         return f"{type(self).__name__}({self.extra_repr()})"
-
-
-class MapNorm(nn.Module):
-    """Layer norm over (D, H, W) of each capsule channel, scale and shift shared by the channels.
-
-    Args:
-        dim: Numbers in a capsule.
-        map_size: Height and width; without it there is no learned scale and shift.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        map_size: tuple[int, int] | None,
-        eps: float = 1e-5,
-        device: Device = None,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        super().__init__()
-        self.eps = eps
-        self.weight = self.bias = None
-        if map_size is not None:
-            self.weight = nn.Parameter(torch.ones(dim, *map_size, device=device, dtype=dtype))
-            self.bias = nn.Parameter(torch.zeros(dim, *map_size, device=device, dtype=dtype))
-
-    def forward(self, x: Capsules) -> Capsules:
-        """Normalise every channel's map of capsules by its own mean and variance."""
-        return nn.functional.layer_norm(x, x.shape[2:], self.weight, self.bias, self.eps)
 
 
 def pair(size: Size) -> tuple[int, int]:

@@ -42,11 +42,11 @@ class PrimaryCapsules(nn.Module):
         self.types, self.dim, self.squash = types, dim, squash
         self.conv = nn.Conv2d(in_chans, types * dim, kernel_size, stride, padding)
 
-    def count(self, in_size: int | tuple[int, int]) -> int:
-        """Capsules that maps of that size give."""
+    def count(self, in_size: int | tuple[int, int], layer: str = "primary capsules") -> int:
+        """Capsules that maps of that size give; `layer` is its name in errors."""
         conv = self.conv
         height, width = conv_size(
-            in_size, conv.kernel_size[0], conv.stride[0], int(conv.padding[0])
+            in_size, conv.kernel_size[0], conv.stride[0], int(conv.padding[0]), layer
         )
         return self.types * height * width
 
@@ -54,18 +54,36 @@ class PrimaryCapsules(nn.Module):
         self, maps: Float[Tensor, "batch in_chans height width"]
     ) -> Float[Tensor, "batch capsules dim"]:
         """Maps to capsules, types first, then rows and columns."""
-        channels = self.conv(maps).unflatten(1, (self.types, self.dim))
-        return self.squash(channels.permute(0, 1, 3, 4, 2).flatten(1, 3))
+        return self.cut(self.conv(maps))
+
+    def cut(
+        self, channels: Float[Tensor, "batch channels height width"]
+    ) -> Float[Tensor, "batch capsules dim"]:
+        """What the convolution said, cut into capsules."""
+        places = channels.unflatten(1, (self.types, self.dim)).permute(0, 1, 3, 4, 2)
+        return self.squash(places.flatten(1, 3))
 
 
 def conv_size(
-    in_size: int | tuple[int, int], kernel_size: int, stride: int = 1, padding: int = 0
+    in_size: int | tuple[int, int],
+    kernel_size: int,
+    stride: int = 1,
+    padding: int = 0,
+    layer: str = "",
 ) -> tuple[int, int]:
-    """Height and width of the maps that a convolution leaves; refuses to leave none."""
+    """Height and width of the maps that a convolution leaves; refuses to leave none.
+
+    Args:
+        in_size: Height and width of the maps below.
+        kernel_size: Side of the convolution's window.
+        stride: Its step.
+        padding: Zeros around the maps.
+        layer: What the error calls it.
+    """
     height, width = ((side + 2 * padding - kernel_size) // stride + 1 for side in pair(in_size))
     if height < 1 or width < 1:
         raise ValueError(
             f"maps of {show_size(in_size)} are too small for a {kernel_size}x{kernel_size} "
-            "convolution; use larger images, or a network for small ones"
+            f"convolution{layer and f' ({layer})'}; use larger images, or a network for small ones"
         )
     return height, width

@@ -62,7 +62,6 @@ def draw_input(
     routing: Routing,
     batch: int = 2,
     positions: Sequence[int] = (),
-    in_dim: int = 3,
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> dict[str, Tensor]:
@@ -78,7 +77,7 @@ def draw_input(
         logits = draw(batch, children)
         inputs["activations"] = logits if routing.activations_are_logits else logits.sigmoid()
     if routing.takes_poses:
-        inputs["poses"] = draw(batch, children, in_dim)
+        inputs["poses"] = draw(batch, children, getattr(routing, "in_dim", routing.dim))
     return inputs
 
 

@@ -101,3 +101,24 @@ def test_contributing_routing_can_be_added(monkeypatch: pytest.MonkeyPatch) -> N
     cc.testing.assert_routing_contract(lambda: MeanRouting(children=6, parents=3, dim=4))
     model = cc.create_model("m1", routing="mean", in_chans=1, img_size=8)
     assert model(torch.rand(2, 1, 8, 8)).isfinite().all()
+
+
+def test_table_of_routings_is_what_is_registered() -> None:
+    import clustercaps as cc
+    from clustercaps.models.registry import PRESETS
+    from clustercaps.parameters import count_parameters
+
+    page = (ROOT / "docs/routings.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "(`" in line]
+    assert len(rows) >= 18
+    for row in rows:
+        count, name = re.search(r"([\d,]+) \(`(\w+)`\)", row).groups()
+        assert count_parameters(name) == int(count.replace(",", "")), name
+        assert ("*reconstruction*" in row) == PRESETS[name].reconstruction, name
+    for routing in cc.list_routings():
+        assert f"[`{routing}`](" in page or routing == "uniform", routing
+
+
+def test_example_of_routings_runs() -> None:
+    page = (ROOT / "docs/routings.md").read_text()
+    exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], {})

@@ -5,16 +5,46 @@ import pytest
 import torch
 
 import clustercaps as cc
-from clustercaps.models import CapsuleNet, ImageClassifier
+from clustercaps.models import CapsuleNet, ImageClassifier, Lesson
+from clustercaps.models.peers import PEERS
 from clustercaps.models.registry import PRESETS
 from clustercaps.testing import assert_finite
 
+CAPSNET = {"width": 6, "types": 3, "primary_dim": 4, "dim": 5}
+MATRIX = {"img_size": 17, "width": 8, "types": [2, 3, 2], "side": 2}
+NORB = {"img_size": 14, "strides": [1, 2]}
 # Small enough for CI: networks that would be large get fewer or smaller capsules.
 SMALL = {
     "imagenet_m4": {"dim": 3, "num_classes": 7, "img_size": 64},
     "viewpoint_cnn": {"img_size": 12},
     "baseline_cnn": {"width": 8},
+    "capsnet": CAPSNET,
+    "capsnet_cifar10": CAPSNET,
+    "capsnet_smallnorb": CAPSNET,
+    "capsnet_svhn": CAPSNET,
+    "nair": CAPSNET,
+    "maxmin_capsnet": CAPSNET,
+    "hitnet": {"width": 6, "dim": 4},
+    "dcnet": {"layers": 2, "growth": 3, "types": 2, "primary_dim": 3, "dim": 4},
+    "dcnet3": {"layers": 2, "growth": 3, "types": 2, "primary_dim": 3, "dims": [4, 3, 2, 4]},
+    "ms_capsnet": {"width": 6, "types": 2, "dim": 4},
+    "ms_capsnet_28": {"width": 6, "types": 2, "dim": 4},
+    "inverted_attention": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
+    "inverted_attention_resnet": {"width": 6, "types": 3, "dim": 4, "img_size": 17},
+    "kernel_capsnet": {**CAPSNET, "inducing": 6},
+    "frms_capsnet": {"widths": [4, 4], "types": 2, "dim": 3, "img_size": 32},
+    "frem_capsnet": {"widths": [4, 4], "types": 2, "dim": 3, "img_size": 32},
+    "ar_capsnet": {"width": 4, "types": 3, "primary_dim": 2, "dim": 4, "img_size": 9},
+    "ar_capsnet_cifar10": {"width": 4, "types": 3, "primary_dim": 2, "dim": 4, "img_size": 9},
+    "efficient_capsnet": {"widths": [8, 8, 8, 16], "img_size": 13, "primary_dim": 4},
+    "efficient_capsnet_smallnorb": {"widths": [8, 8, 8, 16], "img_size": 25, "primary_dim": 4},
+    "heinsen_smallnorb": {**NORB, "width": 4, "types": 3, "parents": 4, "side": 2},
+    "self_routing_1": {"width": 2, "blocks": 1, "types": 3, "dim": 4, "img_size": 9},
+    "self_routing_2": {"width": 2, "blocks": 1, "types": 3, "dim": 4, "img_size": 9},
+    **{name: MATRIX for name in PEERS if name.startswith(("em_", "vb_", "star"))},
 }
+# What comes before a normalisation over the batch that takes all shifts away again.
+SHIFTS = [("VBCapsNet", name) for name in ("beta_u", "beta_a")]
 
 
 def build(name: str, **settings: object) -> ImageClassifier:
@@ -41,18 +71,20 @@ def test_forward_is_head_of_features(model: ImageClassifier) -> None:
 
 
 def test_every_parameter_learns(model: ImageClassifier) -> None:
+    # What starts at zero, such as the gates of self-routing, lets no gradient through at first.
+    for parameter in model.parameters():
+        parameter.data.add_(0.05 * torch.randn_like(parameter))
     images = images_for(model)
-    features = model.forward_features(images)
-    loss = torch.nn.functional.cross_entropy(model.forward_head(features), torch.tensor([0, 1]))
-    if getattr(model, "decoder", None) is not None:
-        labels = {} if "Affine" in type(model).__name__ else {"labels": torch.tensor([0, 1])}
-        loss = loss + (model.reconstruct(features, **labels) - images).square().mean()
-    loss.backward()
+    loss, scores = model.training_loss(Lesson(images, torch.tensor([0, 1]), images))
+    assert loss.shape == (2,)
+    assert scores.shape == (2, model.num_classes)
+    loss.sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert_finite(name, parameter.grad)
         # A shift that all class capsules share changes no probability, and so cannot learn.
-        if (type(model).__name__, name) != ("ClassCapsuleNet", "head.bias"):
+        shared = (type(model).__name__, name) == ("ClassCapsuleNet", "head.bias")
+        if not shared and (type(model).__name__, name.rpartition(".")[2]) not in SHIFTS:
             assert parameter.grad.abs().sum() > 0, name
 
 
@@ -176,3 +208,19 @@ def test_bad_names_and_settings() -> None:
         cc.create_model("m1", stem="vgg")
     assert cc.list_models("m?") == ["m1", "m2", "m3", "m4"]
     assert isinstance(cc.create_model("s2"), CapsuleNet)
+
+
+@pytest.mark.parametrize("routing", [n for n in cc.list_routings() if n != "self_routing"])
+def test_any_routing_is_a_drop_in(routing: str) -> None:
+    model = cc.create_model("m1", routing=routing, in_chans=1, img_size=8)
+    images = torch.rand(2, 1, 8, 8)
+    loss, logits = model.training_loss(Lesson(images, torch.tensor([0, 1]), images))
+    loss.sum().backward()
+    assert logits.shape == (2, 10)
+    for name, parameter in model.named_parameters():
+        assert_finite(name, parameter, parameter.grad)
+
+
+def test_self_routing_is_not_a_drop_in() -> None:
+    with pytest.raises(ValueError, match="reads the poses of single children"):
+        cc.create_model("m1", routing="self_routing")

@@ -6,6 +6,7 @@ def test_public_names() -> None:
         "ClusterCapsules2d",
         "RoutingTrace",
         "create_model",
+        "create_routing",
         "data",
         "from_pretrained",
         "functional",

@@ -16,7 +16,12 @@ from clustercaps.tables import text_table
 
 DATA, IMAGES, EPOCHS, BATCH = "fashion-mnist-mini", 2000, 3, 32
 # One form of every system; the other forms differ in size only.
-SYSTEMS = ("m1", "s1", "baseline_cnn")
+SYSTEMS = (
+    *("m1", "s1", "capsnet_svhn", "em_small", "vb_small", "frms_capsnet", "frem_capsnet", "hitnet"),
+    *("dcnet", "dcnet3", "ms_capsnet", "nair", "maxmin_capsnet", "kernel_capsnet"),
+    *("self_routing_1", "ar_capsnet", "star", "heinsen_smallnorb", "inverted_attention_resnet"),
+    "efficient_capsnet",
+)
 COLUMNS = (
     *("model", "data", "train_images", "epochs", "batch", "seed", "parameters", "optimizer", "lr"),
     *("test_error", "test_images", "train_error", "seconds_per_epoch"),

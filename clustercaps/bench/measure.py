@@ -1,5 +1,6 @@
 """Timing: candidates take turns, so that a noisy machine is noisy for all of them alike."""
 
+import sys
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -42,11 +43,21 @@ def take_turns(
         for key, function in functions.items()
     }
     seen: dict[Key, list[Measurement]] = {key: [] for key in functions}
-    for _ in range(rounds):
+    for number in range(1, rounds + 1):
+        bar.say(f"timing, round {number} of {rounds}")
         for key, timer in timers.items():
-            seen[key].append(timer.blocked_autorange(min_run_time=seconds))
+            turn = timer.blocked_autorange(min_run_time=seconds)
+            seen[key].append(turn)
+            if number == 1:
+                bar.note(f"{show_key(key)}: {1e3 * turn.median:.3g} ms")
             bar.step()
     return {key: summarise(turns) for key, turns in seen.items()}
+
+
+def show_key(key: Hashable) -> str:
+    """What is timed, for people: the names of its parts."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return ", ".join(str(getattr(part, "name", part)) for part in parts)
 
 
 def summarise(turns: list[Measurement]) -> Timing:
@@ -68,7 +79,7 @@ def matmul_gflop(side: int) -> float:
 
 
 class Progress:
-    """A bar with the time left, on stderr."""
+    """A bar with the time left, on stderr; a line for everything begun where that is a file."""
 
     def __init__(self, total: int) -> None:
         try:
@@ -89,6 +100,12 @@ class Progress:
     def say(self, text: str) -> None:
         """What is being done."""
         self._bar.set_description(text)
+        self.note(text)
+
+    def note(self, text: str) -> None:
+        """Something for those who see no bar."""
+        if self._bar.disable:
+            print(text, file=sys.stderr, flush=True)
 
     def step(self, turns: int = 1) -> None:
         """Some turns are over."""

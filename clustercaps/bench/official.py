@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from clustercaps.bench.cases import Case, Workload, build, capsule_layers
-from clustercaps.bench.check import relative_error
+from clustercaps.bench.check import CHECKED_IMAGES, relative_error
 
 NAME = "official"
 FILE = Path("src") / "capsule_network.py"
@@ -80,7 +80,7 @@ def check_official(case: Case, folder: Path) -> float:
     Raises:
         ValueError: So far that the two do not compute the same thing.
     """
-    few = Case(case.model, case.in_chans, case.size, min(case.batch, 8))
+    few = Case(case.model, case.in_chans, case.size, min(case.batch, CHECKED_IMAGES))
     theirs, ours = build_official(few, folder), build(few, "reference")
     network: Any = ours.module
     classifier: Any = theirs.module.get_submodule("classifier")

@@ -79,7 +79,6 @@ def run(options: Options) -> None:
             bar.say(f"checking {case.name}")
             check(replace(case, batch=CHECKED_IMAGES), [backend])
             bar.step()
-        bar.say("timing")
         functions = {key: build(case, backend).training_step for key, case in cases.items()}
         timings = take_turns(functions, options.rounds, options.seconds, bar)
     told = machine()

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from clustercaps.errors import unknown
 from clustercaps.kernels import build, chunked, cluster_cpu, library
+from clustercaps.norm import MapNorm
 from clustercaps.routing import cluster_route
 
 __all__ = [
@@ -119,9 +120,10 @@ def cluster_capsules(
     out_channels: int,
     routing: str,
     eps: float,
+    norm: MapNorm | None = None,
     backend: str = "auto",
 ) -> Tensor:
-    """Capsules of a layer before its norm: votes, then routing, by the chosen backend.
+    """Capsules of a layer: votes, routing, and the norm if there is one, by the chosen backend.
 
     Args:
         x: Child capsules [B, C, D, H, W].
@@ -132,21 +134,44 @@ def cluster_capsules(
         out_channels: Parent capsule channels.
         routing: Name of the routing.
         eps: Added to the variance of the votes.
+        norm: The layer's norm; the fused kernel reads its numbers and does not call it.
         backend: "auto" or a name from `BACKENDS`.
     """
     path = _choose_once(backend, x.device.type, routing)
-    if path in ("cpu", "chunked"):
+    if path == "cpu":
         inputs = cluster_cpu.like_conv2d(x, vote.weight, vote.bias)
-        uniform = routing == "uniform"
-        if inputs is not None and path == "chunked":
-            return chunked.cluster_capsules(
-                x, vote, inputs, clusters, votes, out_channels, uniform, eps
-            )
         if inputs is not None:
-            stride, padding = vote.stride[0], int(vote.padding[0])
-            return cluster_cpu.cluster_capsules(
-                *inputs, stride, padding, clusters, votes, out_channels, uniform, eps
-            )
+            sizes = (vote.stride[0], int(vote.padding[0]), clusters, votes, out_channels)
+            arguments = (*inputs, *sizes, routing == "uniform", eps)
+            # Half precision is rounded before the norm, as it is without the kernel.
+            if norm is None or inputs[0].dtype not in library.NAMES:
+                return _normalised(cluster_cpu.cluster_capsules(*arguments), norm)
+            return cluster_cpu.cluster_capsules(*arguments, True, norm.weight, norm.bias, norm.eps)
+    capsules = _route(x, vote, path, clusters, votes, out_channels, routing, eps)
+    return _normalised(capsules, norm)
+
+
+def _normalised(capsules: Tensor, norm: MapNorm | None) -> Tensor:
+    return capsules if norm is None else norm(capsules)
+
+
+def _route(
+    x: Tensor,
+    vote: nn.Conv2d,
+    path: str,
+    clusters: int,
+    votes: int,
+    out_channels: int,
+    routing: str,
+    eps: float,
+) -> Tensor:
+    """Capsules before the norm, without the fused kernel."""
+    if path == "chunked":
+        inputs = cluster_cpu.like_conv2d(x, vote.weight, vote.bias)
+        sizes = (vote.stride[0], int(vote.padding[0]), x.shape[1], x.shape[1] * clusters, votes)
+        shape = chunked.Shape(*sizes, routing == "uniform", eps)
+        if inputs is not None and chunked.worthwhile(inputs, shape):
+            return chunked.cluster_capsules(inputs, shape, out_channels)
     cast = vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
     cast = cast.unflatten(1, (x.shape[1] * clusters, votes, out_channels, -1))
     if path == "triton":

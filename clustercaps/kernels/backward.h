@@ -2,6 +2,7 @@
 // gradients of the tile.
 #pragma once
 
+#include <memory>
 #include <numeric>
 
 #include "forward.h"
@@ -9,217 +10,184 @@
 
 namespace caps {
 
+// Positions of a group of images, whose padded children and their gradients stay in cache.
+constexpr int64_t kBackwardGroup = 512;
 constexpr int64_t kBackwardPanels = 4;
 // With so few taps, and no gradient for the input, the weight gradient is summed lane by lane.
 constexpr int64_t kFewTaps = 16;
 constexpr int64_t kFewTapsPanels = 16;
 constexpr int64_t kAhead = 3;
-// Vote gradients kept at once: about this many rows, of (parent, vote), stay in the nearest cache.
+// Gradients kept at once: about this many rows of the parents stay in the nearest cache.
 constexpr int64_t kBlockRows = 128;
 
 template <typename S>
 struct BackwardJob {
   Layer layer;
   S eps;
+  // Null moments: there is no norm.
+  Norm<S> norm;
+  const S* moments;
   const S* x;
   const S* weight;
-  const S* transposed;
   const S* bias;
   const S* capsules;
   const S* scale;
   const S* gradient;
   S* x_gradient;
-  bool need_weight, need_bias;
+  bool need_weight, need_bias, need_norm;
   PanelFunctions<S> panels;
   // Parents in a block of rows; taps rounded up to whole vectors, and to whole product rows.
   int64_t block, padded_taps, pulled_taps;
 
-  int64_t rows() const { return layer.parents * layer.votes; }
-  bool few_taps() const {
-    return layer.taps() <= kFewTaps && !x_gradient && !layer.uniform && panels.learn;
-  }
+  int64_t map_size() const { return layer.dim * layer.positions(); }
+  bool few_taps() const { return layer.taps() <= kFewTaps && !x_gradient; }
+  // Rows of patches in a panel: whole blocks where they are turned.
+  int64_t patch_rows() const { return few_taps() ? layer.taps() : padded_taps; }
 };
 
-// weight as [cluster, block of parents, taps / Rows, (parent, vote), Rows], zeros past the taps.
-template <typename S>
-Buffer<S> pack_transposed(const BackwardJob<S>& job, const S* weight) {
-  const Layer& layer = job.layer;
-  const int64_t step = product_rows(job.panels.width / kLanes<S>);
-  const int64_t taps = layer.taps(), rows = job.rows();
-  Buffer<S> packed(layer.all_clusters() * rows * job.pulled_taps);
-  const std::vector<int64_t> offsets = weight_offsets(layer);
-  at::parallel_for(0, layer.all_clusters(), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin * rows; row < end * rows; ++row) {
-      const int64_t cluster = row / rows, parent = row % rows / layer.votes;
-      const int64_t vote = row % layer.votes, first = parent / job.block * job.block;
-      const int64_t block = std::min(job.block, layer.parents - first) * layer.votes;
-      const S* from = weight + ((cluster * layer.votes + vote) * layer.parents + parent) * taps;
-      S* to = packed.get() + (cluster * rows + first * layer.votes) * job.pulled_taps +
-              ((parent - first) * layer.votes + vote) * step;
-      for (int64_t tap = 0; tap < taps; tap += step, to += block * step) {
-        const int64_t count = std::min(step, taps - tap);
-        for (int64_t m = 0; m < count; ++m) to[m] = from[offsets[tap + m]];
-      }
-    }
-  });
-  return packed;
-}
-
-// One thread's part: a range of (child, image), children outermost, so that only this thread adds
-// to the gradient of these children of these images.
+// One thread's part: some images and some children, so that only this thread adds to the gradient of
+// these children of these images.
 template <typename S>
 class BackwardChunk {
  public:
-  BackwardChunk(const BackwardJob<S>& job, int64_t first, int64_t last)
+  BackwardChunk(const BackwardJob<S>& job, int64_t first, int64_t last, int64_t first_child,
+                int64_t last_child)
       : job_(job), layer_(job.layer), offsets_(tap_offsets(layer_)), first_(first), last_(last),
-        first_child_(first / layer_.batch) {
+        first_child_(first_child), children_(last_child - first_child) {
     const int64_t width = job.panels.width, positions = layer_.positions();
-    images_ = std::min({std::max<int64_t>(1, kGroup / positions), layer_.batch, last - first});
+    images_ = std::min(std::max<int64_t>(1, kBackwardGroup / positions), last - first);
     panels_ = std::min(job.few_taps() ? kFewTapsPanels : kBackwardPanels,
                        round_up(images_ * positions, width) / width);
-    const int64_t columns = panels_ * width;
-    planes_ = Buffer<S>(images_ * layer_.planes_size());
-    patches_ = Buffer<S>(layer_.taps() * columns);
-    pull_ = Buffer<S>(layer_.parents * columns);
-    parent_ = Buffer<S>(layer_.parents * columns);
-    votes_ = Buffer<S>(panels_ * job.block * layer_.votes * kGradientStride<S>);
-    scratch_ = Buffer<S>(layer_.votes > kMaxVotes ? layer_.votes * width : 0);
-    const int64_t rows = clusters() * job.rows();
+    const int64_t columns = panels_ * width, rows = layer_.rows();
+    planes_ = Buffer<S>(children_ * images_ * layer_.planes_size());
+    patches_ = Buffer<S>(job.patch_rows() * columns);
+    pull_ = Buffer<S>(layer_.parents() * columns);
+    parent_ = Buffer<S>(layer_.parents() * columns);
     if (job.x_gradient) {
       pulled_ = Buffer<S>(job.pulled_taps * columns);
-      plane_gradients_ = Buffer<S>(images_ * layer_.planes_size());
+      plane_gradients_ = Buffer<S>(children_ * images_ * layer_.planes_size());
     }
     if (job.few_taps()) {
-      lanes_ = Buffer<S>(rows * (layer_.taps() + 1) * kLanes<S>);
-    } else if (job.need_weight) {
-      pixels_ = Buffer<S>(images_ * layer_.pixels_size());
-      columns_ = Buffer<S>(columns * job.padded_taps);
+      lanes_ = Buffer<S>(clusters() * layer_.all_rows() * (layer_.taps() + 1) * kLanes<S>);
+      rows_ = Buffer<S>(rows * kRowStride<S>);
+    } else {
+      rows_ = Buffer<S>(panels_ * job.block * rows * kRowStride<S>);
+      if (job.need_weight) columns_ = Buffer<S>(columns * job.padded_taps);
     }
-    if (job.need_weight) weight_gradient_ = Buffer<S>(rows * job.padded_taps);
-    if (job.need_bias) bias_gradient_ = Buffer<S>(rows * kLanes<S>);
+    if (job.need_weight) {
+      weight_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * job.padded_taps);
+    }
+    if (job.need_bias) bias_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * kLanes<S>);
+    slopes_.resize(images_ * layer_.channels);
+    // Chunks with other children of the same images would find the same.
+    if (job.need_norm && first_child == 0) norm_gradient_ = Buffer<S>(2 * job.map_size());
   }
 
   void run() {
-    const int64_t batch = layer_.batch;
-    // Children innermost: the parents' gradients of a group of images are then still in cache.
-    for (int64_t begin = 0; begin < batch; begin += images_) {
-      for (int64_t child = first_child_; child * batch < last_; ++child) {
-        const int64_t first = std::max(begin, first_ - child * batch);
-        const int64_t last = std::min({begin + images_, batch, last_ - child * batch});
-        if (first < last) group(child, first, last - first);
-      }
+    for (int64_t image = first_; image < last_; image += images_) {
+      group(image, std::min(images_, last_ - image));
     }
     if (job_.few_taps()) sum_lanes();
   }
 
   // Clusters this chunk has gradients for: [first_cluster, first_cluster + clusters).
   int64_t first_cluster() const { return first_child_ * layer_.clusters; }
-  int64_t clusters() const {
-    return ((last_ - 1) / layer_.batch + 1 - first_child_) * layer_.clusters;
-  }
-  // [cluster, parent, vote, padded taps], and [cluster, parent, vote, lane].
+  int64_t clusters() const { return children_ * layer_.clusters; }
+  // [cluster, parent, row, padded taps], and [cluster, parent, row, lane].
   const S* weight_gradient() const { return weight_gradient_.get(); }
   const S* bias_gradient() const { return bias_gradient_.get(); }
+  // Of the norm's weight, then of its bias; null if another chunk has it.
+  const S* norm_gradient() const { return norm_gradient_.get(); }
 
  private:
-  void group(int64_t child, int64_t image, int64_t images) {
-    const int64_t size = layer_.image_size(), planes = layer_.planes_size();
-    for (int64_t i = 0; i < images; ++i) {
-      const S* x = job_.x + ((image + i) * layer_.in_channels + child) * size;
-      pad_planes(layer_, x, planes_.get() + i * planes);
-      if (pixels_.get()) pad_pixels(layer_, x, pixels_.get() + i * layer_.pixels_size());
+  S* planes_of(const Buffer<S>& planes, int64_t child, int64_t image) {
+    return planes.get() + (child * images_ + image) * layer_.planes_size();
+  }
+
+  // Calls work(child counted from the first, image counted in the group, where its map begins).
+  template <typename Work>
+  void for_each_map(int64_t image, int64_t images, Work work) {
+    for (int64_t child = 0; child < children_; ++child) {
+      for (int64_t i = 0; i < images; ++i) {
+        const int64_t map = (image + i) * layer_.in_channels + first_child_ + child;
+        work(child, i, map * layer_.image_size());
+      }
     }
-    if (job_.x_gradient) std::fill_n(plane_gradients_.get(), images * planes, S(0));
+  }
+
+  void group(int64_t image, int64_t images) {
+    for_each_map(image, images, [&](int64_t child, int64_t i, int64_t at) {
+      pad_planes(layer_, job_.x + at, planes_of(planes_, child, i));
+    });
+    if (job_.x_gradient) {
+      std::fill_n(plane_gradients_.get(), children_ * images_ * layer_.planes_size(), S(0));
+    }
+    if (job_.moments) find_slopes(image, images);
     const int64_t all = images * layer_.positions(), step = panels_ * job_.panels.width;
     for (int64_t at = 0; at < all; at += step) {
-      tile_.place(layer_, at, std::min(step, all - at), job_.panels.width);
-      differentiate_tile(child, image);
+      tile_.place(layer_, at, std::min(step, all - at), job_.panels.width, kLanes<S>);
+      gather_parents(image);
+      for (int64_t child = 0; child < children_; ++child) differentiate_tile(child);
     }
-    for (int64_t i = 0; job_.x_gradient && i < images; ++i) {
-      crop_planes(layer_, plane_gradients_.get() + i * planes,
-                  job_.x_gradient + ((image + i) * layer_.in_channels + child) * size);
+    if (!job_.x_gradient) return;
+    for_each_map(image, images, [&](int64_t child, int64_t i, int64_t at) {
+      crop_planes(layer_, planes_of(plane_gradients_, child, i), job_.x_gradient + at);
+    });
+  }
+
+  void find_slopes(int64_t image, int64_t images) {
+    const int64_t size = job_.map_size();
+    S* gradient = norm_gradient_.get();
+    for (int64_t i = 0; i < images * layer_.channels; ++i) {
+      const int64_t map = image * layer_.channels + i;
+      slopes_[i] = norm_slope(job_.norm, size, job_.capsules + map * size, job_.moments + 2 * map,
+                              job_.gradient + map * size, gradient,
+                              gradient ? gradient + size : nullptr);
     }
   }
 
-  void differentiate_tile(int64_t child, int64_t image) {
-    gather_patches(offsets_, tile_, planes_.get(), patches_.get());
-    if (columns_.get()) {
-      gather_columns(layer_, tile_, pixels_.get(), job_.padded_taps, columns_.get());
-    }
-    gather_parents(image);
-    if (job_.few_taps()) return learn_tile(child);
-    for (int64_t n = 0; n < layer_.clusters; ++n) {
-      for (int64_t first = 0; first < layer_.parents; first += job_.block) {
-        const int64_t count = std::min(job_.block, layer_.parents - first);
-        differentiate_votes(child * layer_.clusters + n, first, count);
-        push_gradients(child * layer_.clusters + n, first, count);
-      }
-    }
-    if (job_.x_gradient) {
-      scatter_patches(offsets_, tile_, pulled_.get(), job_.pulled_taps, plane_gradients_.get());
-    }
-  }
-
-  void learn_tile(int64_t child) {
-    const int64_t width = job_.panels.width, columns = panels_ * width;
-    const int64_t clusters = layer_.clusters, size = layer_.votes * (layer_.taps() + 1) * kLanes<S>;
-    for (int64_t row = 0; row < clusters * layer_.parents; ++row) {
-      const int64_t parent = row % layer_.parents;
-      const int64_t local = (child - first_child_) * clusters * layer_.parents + row;
-      for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
-        const int64_t at = parent * columns + panel * width;
-        job_.panels.learn(panel_of(child * clusters + row / layer_.parents, parent, panel),
-                          pull_.get() + at, parent_.get() + at, lanes_.get() + local * size);
-      }
-    }
-  }
-
-  // lanes_ [cluster, parent, tap + 1, vote, lane] into the gradients of weight and bias.
-  void sum_lanes() {
-    const int64_t taps = layer_.taps(), votes = layer_.votes;
-    const S* lanes = lanes_.get();
-    for (int64_t row = 0; row < clusters() * layer_.parents; ++row) {
-      for (int64_t tap = 0; tap <= taps; ++tap) {
-        for (int64_t k = 0; k < votes; ++k, lanes += kLanes<S>) {
-          const int64_t to = row * votes + k;
-          const S sum = std::accumulate(lanes, lanes + kLanes<S>, S(0));
-          if (tap < taps && job_.need_weight) {
-            weight_gradient_.get()[to * job_.padded_taps + tap] = sum;
-          }
-          if (tap == taps && job_.need_bias) bias_gradient_.get()[to * kLanes<S>] = sum;
-        }
-      }
-    }
-  }
-
-  Panel<S> panel_of(int64_t cluster, int64_t parent, int64_t panel) const {
-    const int64_t row = cluster * layer_.parents + parent, votes = layer_.votes;
-    return {job_.weight + row * layer_.taps() * votes, job_.bias + row * votes,
-            patches_.get() + panel * layer_.taps() * job_.panels.width, layer_.taps(), votes,
-            job_.eps, false, scratch_.get()};
-  }
-
-  // pull = gradient * scale / votes and the parents themselves, [parent, position]; past the last
-  // position the pull is zero, and with it every gradient.
+  // pull = scale * gradient, through the norm, and the parents themselves, [panel, parent, width];
+  // past the last position the pull is zero, and with it every gradient.
   void gather_parents(int64_t image) {
-    const S share = S(1) / static_cast<S>(layer_.votes);
-    const int64_t columns = panels_ * job_.panels.width;
-    for (int64_t parent = 0; parent < layer_.parents; ++parent) {
-      S *pull = pull_.get() + parent * columns, *capsules = parent_.get() + parent * columns;
+    const int64_t width = job_.panels.width, parents = layer_.parents();
+    for (int64_t parent = 0; parent < parents; ++parent) {
       for (const Segment& segment : tile_.segments) {
-        const int64_t map = (image + segment.image) * layer_.parents + parent;
+        const int64_t map = (image + segment.image) * parents + parent;
         const int64_t from = map * layer_.positions() + segment.position;
-        const int64_t to = segment.panel * job_.panels.width + segment.column;
-        if (parent + kAhead < layer_.parents) {
+        const int64_t to = (segment.panel * parents + parent) * width + segment.column;
+        if (parent + kAhead < parents) {
           prefetch_parents(from + kAhead * layer_.positions(), segment.length);
         }
-        for (int64_t i = 0; i < segment.length; ++i) {
-          pull[to + i] = job_.gradient[from + i] * (job_.scale[from + i] * share);
-          capsules[to + i] = job_.capsules[from + i];
+        copy_exactly(parent_.get() + to, job_.capsules + from, segment.length);
+        if (job_.moments) {
+          const int64_t channel = segment.image * layer_.channels + parent / layer_.dim;
+          const int64_t entry = parent % layer_.dim * layer_.positions() + segment.position;
+          pull_through_norm(slopes_[channel], entry, from, segment.length, pull_.get() + to);
+        } else {
+          in_vectors<S>(segment.length, [&](int64_t i, auto some) {
+            typedef decltype(some) Some;
+            as<Some>(pull_.get() + to + i) =
+                as<Some>(job_.gradient + from + i) * as<Some>(job_.scale + from + i);
+          });
         }
       }
-      std::fill(pull + tile_.count, pull + columns, S(0));
+      const int64_t used = tile_.count % width, last = tile_.panels() - 1;
+      S* pull = pull_.get() + (last * parents + parent) * width;
+      if (used) std::fill(pull + used, pull + width, S(0));
     }
+  }
+
+  void pull_through_norm(const Slope<S>& slope, int64_t entry, int64_t from, int64_t length,
+                         S* pull) {
+    const S* weight = job_.norm.weight ? job_.norm.weight + entry : nullptr;
+    in_vectors<S>(length, [&](int64_t i, auto some) {
+      typedef decltype(some) Some;
+      auto gradient = as<Some>(job_.gradient + from + i);
+      if (weight) gradient *= as<Some>(weight + i);
+      gradient -= slope.mean_pull;
+      gradient -= (as<Some>(job_.capsules + from + i) - slope.mean) * slope.lean;
+      as<Some>(pull + i) = gradient * (as<Some>(job_.scale + from + i) * slope.deviation);
+    });
   }
 
   // The maps of the parents lie far apart, which the hardware does not foresee.
@@ -231,50 +199,98 @@ class BackwardChunk {
     }
   }
 
-  // votes_ [panel, (parent, vote), position] of `count` parents.
-  void differentiate_votes(int64_t cluster, int64_t first, int64_t count) {
-    const int64_t votes = layer_.votes, width = job_.panels.width, columns = panels_ * width;
-    for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
-      for (int64_t i = 0; i < count; ++i) {
-        S* to = votes_.get() + (panel * count + i) * votes * kGradientStride<S>;
-        const int64_t at = (first + i) * columns + panel * width;
-        if (layer_.uniform) {
-          for (int64_t k = 0; k < votes; ++k) {
-            std::copy_n(pull_.get() + at, width, to + k * kGradientStride<S>);
-          }
-        } else {
-          job_.panels.backward(panel_of(cluster, first + i, panel), pull_.get() + at,
-                               parent_.get() + at, to);
+  void differentiate_tile(int64_t child) {
+    gather_patches(offsets_, tile_, planes_of(planes_, child, 0), job_.patch_rows(),
+                   patches_.get());
+    if (job_.few_taps()) return learn_tile(child);
+    if (columns_.get()) {
+      turn_patches(tile_, patches_.get(), job_.padded_taps, columns_.get());
+    }
+    for (int64_t n = 0; n < layer_.clusters; ++n) {
+      for (int64_t first = 0; first < layer_.parents(); first += job_.block) {
+        const int64_t count = std::min(job_.block, layer_.parents() - first);
+        differentiate_rows(child * layer_.clusters + n, first, count);
+        push_gradients(child * layer_.clusters + n, first, count, n == 0 && first == 0);
+      }
+    }
+    if (job_.x_gradient) {
+      scatter_patches(offsets_, tile_, pulled_.get(), job_.pulled_taps,
+                      planes_of(plane_gradients_, child, 0));
+    }
+  }
+
+  // A panel of the cluster (counted from the chunk's first) for some parents.
+  Panel<S> panel_of(int64_t cluster, int64_t parent, int64_t parents, int64_t panel) const {
+    const int64_t taps = layer_.taps(), rows = layer_.rows();
+    const int64_t row = ((first_cluster() + cluster) * layer_.parents() + parent) * rows;
+    return {patches_.get() + panel * job_.patch_rows() * job_.panels.width,
+            job_.weight + row * taps, job_.bias + row, taps, rows, parents, job_.eps, rows_.get()};
+  }
+
+  void learn_tile(int64_t child) {
+    const int64_t width = job_.panels.width, parents = layer_.parents();
+    const int64_t size = layer_.rows() * (layer_.taps() + 1) * kLanes<S>;
+    S* sums = lanes_.get() + child * layer_.clusters * parents * size;
+    for (int64_t n = 0; n < layer_.clusters; ++n) {
+      for (int64_t parent = 0; parent < parents; ++parent, sums += size) {
+        for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
+          const int64_t at = (panel * parents + parent) * width;
+          job_.panels.learn(panel_of(child * layer_.clusters + n, parent, 1, panel),
+                            pull_.get() + at, parent_.get() + at, sums);
         }
       }
     }
   }
 
-  void push_gradients(int64_t cluster, int64_t first, int64_t count) {
-    const int64_t rows = count * layer_.votes, width = job_.panels.width;
-    const int64_t row = (cluster - first_cluster()) * job_.rows() + first * layer_.votes;
+  // lanes_ [cluster, parent, tap + 1, row, lane] into the gradients of weight and bias.
+  void sum_lanes() {
+    const int64_t taps = layer_.taps(), rows = layer_.rows();
+    const S* lanes = lanes_.get();
+    for (int64_t first = 0; first < clusters() * layer_.all_rows(); first += rows) {
+      for (int64_t tap = 0; tap <= taps; ++tap) {
+        for (int64_t row = first; row < first + rows; ++row, lanes += kLanes<S>) {
+          const S sum = std::accumulate(lanes, lanes + kLanes<S>, S(0));
+          if (tap < taps && job_.need_weight) {
+            weight_gradient_.get()[row * job_.padded_taps + tap] = sum;
+          }
+          if (tap == taps && job_.need_bias) bias_gradient_.get()[row * kLanes<S>] = sum;
+        }
+      }
+    }
+  }
+
+  // rows_ [panel, (parent, row), position] of `count` parents.
+  void differentiate_rows(int64_t cluster, int64_t first, int64_t count) {
+    const int64_t width = job_.panels.width, step = count * layer_.rows() * kRowStride<S>;
+    for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
+      const int64_t at = (panel * layer_.parents() + first) * width;
+      job_.panels.backward(panel_of(cluster, first, count, panel), pull_.get() + at,
+                           parent_.get() + at, rows_.get() + panel * step);
+    }
+  }
+
+  void push_gradients(int64_t cluster, int64_t first, int64_t count, bool fresh) {
+    const int64_t rows = count * layer_.rows(), width = job_.panels.width;
+    const int64_t row = cluster * layer_.all_rows() + first * layer_.rows();
     if (job_.need_bias) sum_bias(rows, bias_gradient_.get() + row * kLanes<S>);
     if (job_.need_weight) {
-      push_weight<S>({votes_.get(), columns_.get(),
-                      weight_gradient_.get() + row * job_.padded_taps, rows, job_.padded_taps,
-                      tile_.panels(), width});
+      push_weight<S>({rows_.get(), columns_.get(), weight_gradient_.get() + row * job_.padded_taps,
+                      rows, job_.padded_taps, tile_.panels(), width});
     }
     if (!job_.x_gradient) return;
-    const S* weight =
-        job_.transposed + (cluster * job_.rows() + first * layer_.votes) * job_.pulled_taps;
-    const bool fresh = cluster % layer_.clusters == 0 && first == 0;
+    const S* weight = panel_of(cluster, first, count, 0).weight;
     for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
-      pull_panel(width, weight, votes_.get() + panel * rows * kGradientStride<S>, rows,
-                 job_.pulled_taps, fresh, pulled_.get() + panel * job_.pulled_taps * width);
+      pull_panel(width, weight, rows_.get() + panel * rows * kRowStride<S>, rows, layer_.taps(),
+                 fresh, pulled_.get() + panel * job_.pulled_taps * width);
     }
   }
 
   void sum_bias(int64_t rows, S* out) {
     for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
       for (int64_t row = 0; row < rows; ++row) {
-        const S* votes = votes_.get() + (panel * rows + row) * kGradientStride<S>;
+        const S* from = rows_.get() + (panel * rows + row) * kRowStride<S>;
         Vec<S> sum = load(out + row * kLanes<S>);
-        for (int64_t q = 0; q < job_.panels.width; q += kLanes<S>) sum += load(votes + q);
+        for (int64_t q = 0; q < job_.panels.width; q += kLanes<S>) sum += load(from + q);
         store(out + row * kLanes<S>, sum);
       }
     }
@@ -283,9 +299,10 @@ class BackwardChunk {
   const BackwardJob<S>& job_;
   const Layer& layer_;
   const std::vector<int64_t> offsets_;
-  int64_t first_, last_, first_child_, images_, panels_;
-  Buffer<S> planes_, pixels_, plane_gradients_, patches_, columns_, pulled_;
-  Buffer<S> pull_, parent_, votes_, scratch_, lanes_, weight_gradient_, bias_gradient_;
+  int64_t first_, last_, first_child_, children_, images_, panels_;
+  Buffer<S> planes_, plane_gradients_, patches_, columns_, pulled_, pull_, parent_, rows_;
+  Buffer<S> lanes_, weight_gradient_, bias_gradient_, norm_gradient_;
+  std::vector<Slope<S>> slopes_;
   Tile tile_;
 };
 

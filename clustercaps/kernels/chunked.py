@@ -9,7 +9,7 @@ kept for the backward pass, which computes them again and has the gradient in cl
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 # Votes computed at a time, in bytes: about what the cache holds beside the weights.
@@ -94,29 +94,20 @@ class ChunkedCapsules(torch.autograd.Function):
 
 
 def cluster_capsules(
-    x: Tensor,
-    vote: nn.Conv2d,
-    inputs: tuple[Tensor, Tensor, Tensor | None],
-    clusters: int,
-    votes: int,
-    out_channels: int,
-    uniform: bool,
-    eps: float,
+    inputs: tuple[Tensor, Tensor, Tensor | None], shape: Shape, out_channels: int
 ) -> Tensor:
     """Capsules [B, C', D', H', W'] of a layer before its norm; `inputs` in conv2d's dtype."""
     children, weight, bias = inputs
-    shape = Shape(
-        vote.stride[0],
-        int(vote.padding[0]),
-        x.shape[1],
-        x.shape[1] * clusters,
-        votes,
-        uniform,
-        eps,
-    )
     parents: Tensor = ChunkedCapsules.apply(children.flatten(1, 2), weight, bias, shape)
     capsules: Tensor = parents.unflatten(1, (out_channels, -1))
     return capsules
+
+
+def worthwhile(inputs: tuple[Tensor, Tensor, Tensor | None], shape: Shape) -> bool:
+    """Whether chunks gain anything: not if one holds all images and no gradient is wanted."""
+    x, weight, _ = inputs
+    wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
+    return wanted or len(x) > chunk_size(x.flatten(1, 2), weight, shape)
 
 
 def chunk_size(x: Tensor, weight: Tensor, shape: Shape) -> int:

@@ -6,74 +6,101 @@
 
 namespace caps {
 
+template <typename S>
+using Chunks = std::vector<std::unique_ptr<BackwardChunk<S>>>;
+
 // Adds up the chunks' gradients, in their order, into the layout of the convolution.
 template <typename S>
-void collect(const BackwardJob<S>& job,
-             const std::vector<std::unique_ptr<BackwardChunk<S>>>& chunks, S* weight, S* bias) {
+void collect(const BackwardJob<S>& job, const Chunks<S>& chunks, S* weight, S* bias) {
   const Layer& layer = job.layer;
-  const int64_t taps = layer.taps();
-  const std::vector<int64_t> offsets = weight_offsets(layer);
-  at::parallel_for(0, layer.all_clusters() * layer.votes, 1, [&](int64_t begin, int64_t end) {
-    std::vector<S> sum(job.padded_taps);
-    for (int64_t out = begin * layer.parents; out < end * layer.parents; ++out) {
-      const int64_t cluster = out / job.rows(), vote = out / layer.parents % layer.votes;
-      std::fill(sum.begin(), sum.end(), S(0));
-      S bias_sum = 0;
+  const int64_t taps = layer.taps(), rows = layer.rows(), parents = layer.parents();
+  const int64_t all = layer.all_clusters() * parents;
+  const int64_t grain = std::max<int64_t>(1, 32768 / (taps * rows));
+  at::parallel_for(0, all, grain, [&](int64_t begin, int64_t end) {
+    std::vector<double> sums(rows * taps), bias_sums(rows);
+    for (int64_t out = begin; out < end; ++out) {
+      const int64_t cluster = out / parents, parent = out % parents;
+      std::fill(sums.begin(), sums.end(), 0.0);
+      std::fill(bias_sums.begin(), bias_sums.end(), 0.0);
       for (const auto& chunk : chunks) {
         const int64_t local = cluster - chunk->first_cluster();
         if (local < 0 || local >= chunk->clusters()) continue;
-        const int64_t row = local * job.rows() + out % layer.parents * layer.votes + vote;
-        const S* weights = chunk->weight_gradient() + row * job.padded_taps;
-        for (int64_t tap = 0; weight && tap < taps; ++tap) sum[tap] += weights[tap];
-        const S* lanes = chunk->bias_gradient() + row * kLanes<S>;
-        for (int64_t lane = 0; bias && lane < kLanes<S>; ++lane) bias_sum += lanes[lane];
+        const int64_t first = (local * parents + parent) * rows;
+        for (int64_t row = 0; row < rows; ++row) {
+          const S* weights = chunk->weight_gradient() + (first + row) * job.padded_taps;
+          for (int64_t tap = 0; weight && tap < taps; ++tap) sums[row * taps + tap] += weights[tap];
+          const S* lanes = chunk->bias_gradient() + (first + row) * kLanes<S>;
+          for (int64_t i = 0; bias && i < kLanes<S>; ++i) bias_sums[row] += lanes[i];
+        }
       }
-      for (int64_t tap = 0; weight && tap < taps; ++tap) {
-        weight[out * taps + offsets[tap]] = sum[tap];
-      }
-      if (bias) bias[out] = bias_sum;
+      const int64_t to = cluster * layer.votes * parents + parent;
+      if (weight) from_contrasts(layer, sums.data(), taps, weight + to * taps, parents * taps);
+      if (bias) from_contrasts(layer, bias_sums.data(), 1, bias + to, parents);
     }
   });
 }
 
-// Gradients whose pointer is null are not computed.
+// The same for the gradients of the norm.
 template <typename S>
-void backward(const Layer& layer, S eps, const S* x, const S* weight, const S* bias,
-              const S* capsules, const S* scale, const S* gradient, S* x_gradient,
-              S* weight_gradient, S* bias_gradient) {
-  const Buffer<S> packed = pack_votes(layer, weight), packed_bias = pack_bias(layer, bias);
-  const PanelFunctions<S> panels = panel_functions<S>(layer.votes);
-  const int64_t blocks = (layer.parents * layer.votes + kBlockRows - 1) / kBlockRows;
-  const int64_t step = product_rows(panels.width / kLanes<S>);
-  BackwardJob<S> job{layer,
-                     eps,
-                     x,
-                     packed.get(),
-                     nullptr,
-                     packed_bias.get(),
-                     capsules,
-                     scale,
-                     gradient,
-                     x_gradient,
-                     weight_gradient != nullptr,
-                     bias_gradient != nullptr,
-                     panels,
-                     std::max<int64_t>(1, (layer.parents + blocks - 1) / blocks),
-                     round_up(layer.taps(), kLanes<S>),
-                     round_up(layer.taps(), step)};
-  Buffer<S> transposed;
-  if (x_gradient) transposed = pack_transposed(job, weight);
-  job.transposed = transposed.get();
+void collect_norm(const BackwardJob<S>& job, const Chunks<S>& chunks, S* weight, S* bias) {
+  const int64_t size = job.map_size();
+  std::fill_n(weight, size, S(0));
+  std::fill_n(bias, size, S(0));
+  for (const auto& chunk : chunks) {
+    if (!chunk->norm_gradient()) continue;
+    add_exactly(weight, chunk->norm_gradient(), size);
+    add_exactly(bias, chunk->norm_gradient() + size, size);
+  }
+}
 
-  const int64_t units = layer.in_channels * layer.batch;
-  const int64_t count = std::min<int64_t>(at::get_num_threads(), units);
-  std::vector<std::unique_ptr<BackwardChunk<S>>> chunks(count);
-  run_chunks(count, [&](int64_t chunk) {
-    chunks[chunk] = std::make_unique<BackwardChunk<S>>(job, units * chunk / count,
-                                                       units * (chunk + 1) / count);
-    chunks[chunk]->run();
-  });
-  collect(job, chunks, weight_gradient, bias_gradient);
+// Into how many parts the images are cut, and into how many the children: at most `threads` chunks,
+// the largest as small as can be, and children left together where that costs nothing.
+inline std::pair<int64_t, int64_t> share_out(const Layer& layer, int64_t threads) {
+  const auto largest = [](int64_t all, int64_t parts) { return (all + parts - 1) / parts; };
+  std::pair<int64_t, int64_t> best{1, 1};
+  int64_t least = layer.batch * layer.in_channels;
+  for (int64_t children = 1; children <= std::min(threads, layer.in_channels); ++children) {
+    const int64_t images = std::min(threads / children, layer.batch);
+    const int64_t work = largest(layer.batch, images) * largest(layer.in_channels, children);
+    if (work < least) least = work, best = {images, children};
+  }
+  return best;
+}
+
+// Where the gradients go; null for what is not wanted.
+template <typename S>
+struct Gradients {
+  S *x, *weight, *bias, *norm_weight, *norm_bias;
+};
+
+template <typename S>
+void backward(const Layer& layer, S eps, const Norm<S>& norm, const S* x, const S* weight,
+              const S* bias, const S* capsules, const S* scale, const S* moments,
+              const S* gradient, const Gradients<S>& out) {
+  const Buffer<S> turned = to_contrasts(layer, weight, layer.taps());
+  const Buffer<S> turned_bias = to_contrasts(layer, bias, 1);
+  const PanelFunctions<S> panels = panel_functions<S>(layer.rows());
+  const int64_t blocks = (layer.all_rows() + kBlockRows - 1) / kBlockRows;
+  const int64_t step = product_rows(panels.width / kLanes<S>);
+  const BackwardJob<S> job{layer, used_eps(layer, eps), norm, moments, x, turned.get(),
+                           turned_bias.get(), capsules, scale, gradient, out.x,
+                           out.weight != nullptr, out.bias != nullptr, out.norm_weight != nullptr,
+                           panels, std::max<int64_t>(1, (layer.parents() + blocks - 1) / blocks),
+                           round_up(layer.taps(), kLanes<S>), round_up(layer.taps(), step)};
+  Chunks<S> chunks;
+  if (layer.batch > 0) {
+    const auto [images, children] = share_out(layer, at::get_num_threads());
+    chunks.resize(images * children);
+    run_chunks(chunks.size(), [&, images = images, children = children](int64_t chunk) {
+      const int64_t i = chunk / children, c = chunk % children;
+      chunks[chunk] = std::make_unique<BackwardChunk<S>>(
+          job, layer.batch * i / images, layer.batch * (i + 1) / images,
+          layer.in_channels * c / children, layer.in_channels * (c + 1) / children);
+      chunks[chunk]->run();
+    });
+  }
+  collect(job, chunks, out.weight, out.bias);
+  if (job.need_norm) collect_norm(job, chunks, out.norm_weight, out.norm_bias);
 }
 
 // 0, or 1 when memory ran out: exceptions must not cross into the caller.
@@ -89,21 +116,27 @@ int guarded(Work work) {
 
 }  // namespace caps
 
-#define CAPS_ENTRY_POINTS(S, SUFFIX)                                                             \
-  extern "C" int clustercaps_forward_##SUFFIX(const caps::Layer* layer, double eps, const S* x,  \
-                                              const S* weight, const S* bias, S* capsules,       \
-                                              S* scale) {                                        \
-    return caps::guarded(                                                                        \
-        [&] { caps::forward<S>(*layer, S(eps), x, weight, bias, capsules, scale); });            \
-  }                                                                                              \
-  extern "C" int clustercaps_backward_##SUFFIX(                                                  \
-      const caps::Layer* layer, double eps, const S* x, const S* weight, const S* bias,          \
-      const S* capsules, const S* scale, const S* gradient, S* x_gradient, S* weight_gradient,   \
-      S* bias_gradient) {                                                                        \
-    return caps::guarded([&] {                                                                   \
-      caps::backward<S>(*layer, S(eps), x, weight, bias, capsules, scale, gradient, x_gradient,  \
-                        weight_gradient, bias_gradient);                                         \
-    });                                                                                          \
+#define CAPS_ENTRY_POINTS(S, SUFFIX)                                                              \
+  extern "C" int clustercaps_forward_##SUFFIX(                                                    \
+      const caps::Layer* layer, double eps, double norm_eps, const S* x, const S* weight,         \
+      const S* bias, const S* norm_weight, const S* norm_bias, S* capsules, S* normalised,        \
+      S* scale, S* moments) {                                                                     \
+    return caps::guarded([&] {                                                                    \
+      caps::forward<S>(*layer, S(eps), {norm_weight, norm_bias, S(norm_eps)}, x, weight, bias,    \
+                       capsules, normalised, scale, moments);                                     \
+    });                                                                                           \
+  }                                                                                               \
+  extern "C" int clustercaps_backward_##SUFFIX(                                                   \
+      const caps::Layer* layer, double eps, double norm_eps, const S* x, const S* weight,         \
+      const S* bias, const S* norm_weight, const S* norm_bias, const S* capsules, const S* scale, \
+      const S* moments, const S* gradient, S* x_gradient, S* weight_gradient, S* bias_gradient,   \
+      S* norm_weight_gradient, S* norm_bias_gradient) {                                           \
+    return caps::guarded([&] {                                                                    \
+      caps::backward<S>(*layer, S(eps), {norm_weight, norm_bias, S(norm_eps)}, x, weight, bias,   \
+                        capsules, scale, moments, gradient,                                       \
+                        {x_gradient, weight_gradient, bias_gradient, norm_weight_gradient,        \
+                         norm_bias_gradient});                                                    \
+    });                                                                                           \
   }
 
 CAPS_ENTRY_POINTS(float, float32)

@@ -5,12 +5,15 @@ stored. What is kept for the backward pass is the input, the weights, the capsul
 per capsule entry, the scale 1 / sum_i r_i.
 """
 
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from clustercaps.kernels.library import NAMES, Layer, load
+
+Shape = tuple[int | torch.SymInt, ...]
 
 
 @torch.library.custom_op("clustercaps::fused_capsules", mutates_args=(), device_types="cpu")
@@ -25,8 +28,15 @@ def fused_capsules(
     out_channels: int,
     uniform: bool,
     eps: float,
-) -> tuple[Tensor, Tensor]:
-    """Capsules of a layer before its norm, and the scale that their gradient needs.
+    norm: bool,
+    norm_weight: Tensor | None,
+    norm_bias: Tensor | None,
+    norm_eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Capsules of a layer, and three tensors that their gradient needs.
+
+    Those are the capsules before the norm (nothing if there is none), the scale of every entry, and
+    mean and inverse deviation of every normalised map.
 
     Args:
         x: Child capsules [B, C, D, H, W], float32 or float64.
@@ -39,29 +49,19 @@ def fused_capsules(
         out_channels: Parent capsule channels.
         uniform: Whether all clusters weigh the same, instead of by agreement.
         eps: Added to the variance of the votes.
+        norm: Whether layer norm over (D, H, W) follows.
+        norm_weight: Its scale [D, H, W], or None.
+        norm_bias: Its shift; there is one exactly if there is a scale.
+        norm_eps: Added to the variance of a map.
     """
-    return _forward(x, weight, bias, stride, padding, clusters, votes, out_channels, uniform, eps)
-
-
-def _forward(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: int,
-    padding: int,
-    clusters: int,
-    votes: int,
-    out_channels: int,
-    uniform: bool,
-    eps: float,
-) -> tuple[Tensor, Tensor]:
-    layer = _layer(x, weight, stride, padding, clusters, votes, uniform)
-    capsules = x.new_empty(_out_shape(x, weight, stride, padding, clusters, votes, out_channels))
-    scale = torch.empty_like(capsules)
-    x, weight = x.contiguous(), weight.contiguous()
-    bias = None if bias is None else bias.contiguous()
-    load()("forward", layer, eps, x, weight, bias, capsules, scale)
-    return capsules, scale
+    sizes = (stride, padding, clusters, votes, out_channels, uniform)
+    layer, shape = _layer(x.shape, weight.shape, *sizes)
+    _check_norm(shape, norm_weight, norm_bias)
+    out, capsules, scale, moments = _empty(x, shape, norm)
+    inputs = map(_dense, (x, weight, bias, norm_weight, norm_bias))
+    results = (capsules, out, scale, moments) if norm else (out, None, scale, None)
+    load()("forward", layer, eps, norm_eps, *inputs, *results)
+    return out, capsules, scale, moments
 
 
 @fused_capsules.register_fake
@@ -76,9 +76,13 @@ def _(
     out_channels: int,
     uniform: bool,
     eps: float,
-) -> tuple[Tensor, Tensor]:
-    shape = _out_shape(x, weight, stride, padding, clusters, votes, out_channels)
-    return x.new_empty(shape), x.new_empty(shape)
+    norm: bool,
+    norm_weight: Tensor | None,
+    norm_bias: Tensor | None,
+    norm_eps: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    shape = _out_shape(x.shape, weight.shape, stride, padding, clusters, votes, out_channels)
+    return _empty(x, shape, norm)
 
 
 @torch.library.custom_op("clustercaps::fused_capsules_grad", mutates_args=(), device_types="cpu")
@@ -87,26 +91,39 @@ def fused_capsules_grad(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
+    norm_weight: Tensor | None,
+    norm_bias: Tensor | None,
     capsules: Tensor,
     scale: Tensor,
+    moments: Tensor,
     stride: int,
     padding: int,
     clusters: int,
     votes: int,
+    out_channels: int,
     uniform: bool,
     eps: float,
-    need_x: bool,
-    need_weight: bool,
-    need_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `fused_capsules` for x, weight and bias; empty where not needed."""
-    layer = _layer(x, weight, stride, padding, clusters, votes, uniform)
-    x, weight = x.contiguous(), weight.contiguous()
-    bias = None if bias is None else bias.contiguous()
-    wanted = _grads(x, weight, bias, need_x, need_weight, need_bias)
-    out = [grad if grad.numel() else None for grad in wanted]
-    inputs = (x, weight, bias, capsules.contiguous(), scale.contiguous(), gradient.contiguous())
-    load()("backward", layer, eps, *inputs, *out)
+    norm_eps: float,
+    needed: list[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of `fused_capsules` for x, weight, bias and the norm's; empty where not needed.
+
+    `capsules` are those before the norm. Without one, `moments` is empty.
+    """
+    sizes = (stride, padding, clusters, votes, out_channels, uniform)
+    layer, _ = _layer(x.shape, weight.shape, *sizes)
+    tensors = (x, weight, bias, norm_weight, norm_bias)
+    wanted = _grads(tensors, needed)
+    load()(
+        "backward",
+        layer,
+        eps,
+        norm_eps,
+        *map(_dense, tensors),
+        *(capsules.contiguous(), scale.contiguous(), moments if moments.numel() else None),
+        gradient.contiguous(),
+        *(grad if grad.numel() else None for grad in wanted),
+    )
     return wanted
 
 
@@ -116,39 +133,44 @@ def _(
     x: Tensor,
     weight: Tensor,
     bias: Tensor | None,
+    norm_weight: Tensor | None,
+    norm_bias: Tensor | None,
     capsules: Tensor,
     scale: Tensor,
+    moments: Tensor,
     stride: int,
     padding: int,
     clusters: int,
     votes: int,
+    out_channels: int,
     uniform: bool,
     eps: float,
-    need_x: bool,
-    need_weight: bool,
-    need_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return _grads(x, weight, bias, need_x, need_weight, need_bias)
+    norm_eps: float,
+    needed: list[bool],
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    return _grads((x, weight, bias, norm_weight, norm_bias), needed)
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    x, weight, bias, *sizes = inputs
-    capsules, scale = output
-    ctx.save_for_backward(x, weight, bias, capsules, scale)
-    ctx.mark_non_differentiable(scale)
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    x, weight, bias, *sizes, eps, norm, norm_weight, norm_bias, norm_eps = inputs
+    out, capsules, scale, moments = output
+    kept = capsules if norm else out
+    ctx.save_for_backward(x, weight, bias, norm_weight, norm_bias, kept, scale, moments)
+    ctx.mark_non_differentiable(capsules, scale, moments)
     ctx.set_materialize_grads(False)
-    ctx.sizes = sizes
+    ctx.sizes = (*sizes, eps, norm_eps)
 
 
-def _backward(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Any, ...]:
+def _backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Any, ...]:
     if gradient is None:
-        return (None,) * 10
-    stride, padding, clusters, votes, _out_channels, uniform, eps = ctx.sizes
-    needed = ctx.needs_input_grad[:3]
-    grads = fused_capsules_grad(
-        gradient, *ctx.saved_tensors, stride, padding, clusters, votes, uniform, eps, *needed
-    )
-    return *(g if need else None for g, need in zip(grads, needed, strict=True)), *(None,) * 7
+        return (None,) * 14
+    needs = ctx.needs_input_grad
+    # Scale and shift of the norm are found together.
+    norm = needs[11] or needs[12]
+    needed = [*needs[:3], norm, norm]
+    grads = fused_capsules_grad(gradient, *ctx.saved_tensors, *ctx.sizes, needed)
+    x, weight, bias, *of_norm = (g if n else None for g, n in zip(grads, needed, strict=True))
+    return x, weight, bias, *(None,) * 8, *of_norm, None
 
 
 def _no_second_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
@@ -162,46 +184,69 @@ fused_capsules.register_autograd(_backward, setup_context=_save)
 fused_capsules_grad.register_autograd(_no_second_backward)
 
 
+def _dense(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.contiguous()
+
+
+@lru_cache(maxsize=256)
 def _layer(
-    x: Tensor, weight: Tensor, stride: int, padding: int, clusters: int, votes: int, uniform: bool
-) -> Layer:
-    parents = weight.shape[0] // (x.shape[1] * clusters * votes)
-    kernel = weight.shape[-1]
-    return Layer(*x.shape, clusters, votes, parents, kernel, stride, padding, int(uniform))
-
-
-def _out_shape(
-    x: Tensor,
-    weight: Tensor,
+    x: torch.Size,
+    weight: torch.Size,
     stride: int,
     padding: int,
     clusters: int,
     votes: int,
     out_channels: int,
-) -> tuple[int | torch.SymInt, ...]:
-    batch, in_channels, _, *sides = x.shape
-    out_dim = weight.shape[0] // (in_channels * clusters * votes * out_channels)
-    kernel = weight.shape[-1]
+    uniform: bool,
+) -> tuple[Layer, Shape]:
+    """Sizes for the kernel and the shape of its capsules; asked for in every call, made once."""
+    shape = _out_shape(x, weight, stride, padding, clusters, votes, out_channels)
+    sizes = (clusters, votes, out_channels, shape[2], weight[-1], stride, padding, uniform)
+    return Layer(*x, *sizes), shape
+
+
+def _out_shape(
+    x: torch.Size,
+    weight: torch.Size,
+    stride: int,
+    padding: int,
+    clusters: int,
+    votes: int,
+    out_channels: int,
+) -> Shape:
+    batch, in_channels, _, *sides = x
+    rows, _, _, kernel = weight
+    out_dim = rows // (in_channels * clusters * votes * out_channels)
     height, width = ((side + 2 * padding - kernel) // stride + 1 for side in sides)
     return batch, out_channels, out_dim, height, width
 
 
+def _check_norm(shape: Shape, weight: Tensor | None, bias: Tensor | None) -> None:
+    for tensor in (weight, bias):
+        if tensor is not None and tensor.shape != shape[2:]:
+            raise RuntimeError(
+                f"the norm has numbers for {tuple(tensor.shape)}, its maps are {tuple(shape[2:])}"
+            )
+
+
+def _empty(x: Tensor, shape: Shape, norm: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Memory for the results of `fused_capsules`."""
+    capsules = x.new_empty(shape if norm else (0,))
+    moments = x.new_empty((*shape[:2], 2) if norm else (0,))
+    return x.new_empty(shape), capsules, x.new_empty(shape), moments
+
+
 def _grads(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    need_x: bool,
-    need_weight: bool,
-    need_bias: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+    tensors: tuple[Tensor | None, ...], needed: list[bool]
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Memory for the gradients, contiguous; nothing for those not needed."""
-    shapes = (
-        x.shape if need_x else (0,),
-        weight.shape if need_weight else (0,),
-        bias.shape if need_bias and bias is not None else (0,),
+    like = tensors[0]
+    assert like is not None
+    x, weight, bias, norm_weight, norm_bias = (
+        like.new_empty(tensor.shape if need and tensor is not None else (0,))
+        for tensor, need in zip(tensors, needed, strict=True)
     )
-    x_grad, weight_grad, bias_grad = (x.new_empty(shape) for shape in shapes)
-    return x_grad, weight_grad, bias_grad
+    return x, weight, bias, norm_weight, norm_bias
 
 
 def like_conv2d(
@@ -231,15 +276,29 @@ def cluster_capsules(
     out_channels: int,
     uniform: bool,
     eps: float,
+    norm: bool = False,
+    norm_weight: Tensor | None = None,
+    norm_bias: Tensor | None = None,
+    norm_eps: float = 0.0,
 ) -> Tensor:
     """`fused_capsules` for every floating dtype; half precision is computed in float32."""
     dtype = x.dtype
     if dtype not in NAMES:
         x, weight = x.float(), weight.float()
         bias = None if bias is None else bias.float()
-    run = _forward if _nobody_watches(x, weight, bias) else fused_capsules
     capsules: Tensor
-    capsules, _ = run(x, weight, bias, stride, padding, clusters, votes, out_channels, uniform, eps)
+    sizes = (stride, padding, clusters, votes, out_channels, uniform)
+    if _nobody_watches(x, weight, bias, norm_weight, norm_bias):
+        layer, shape = _layer(x.shape, weight.shape, *sizes)
+        _check_norm(shape, norm_weight, norm_bias)
+        capsules = x.new_empty(shape)
+        inputs = map(_dense, (x, weight, bias, norm_weight, norm_bias))
+        # Normalised in place; nobody will ask for a gradient.
+        results = (capsules, capsules if norm else None, None, None)
+        load()("forward", layer, eps, norm_eps, *inputs, *results)
+    else:
+        numbers = (norm, norm_weight, norm_bias, norm_eps)
+        capsules = fused_capsules(x, weight, bias, *sizes, eps, *numbers)[0]
     return capsules if capsules.dtype == dtype else capsules.to(dtype)
 
 

@@ -12,7 +12,7 @@ from clustercaps.kernels.build import build
 
 LAYER_FIELDS = (
     *("batch", "in_channels", "in_dim", "height", "width"),
-    *("clusters", "votes", "parents", "kernel", "stride", "padding", "uniform"),
+    *("clusters", "votes", "channels", "dim", "kernel", "stride", "padding", "uniform"),
 )
 NAMES = {torch.float32: "float32", torch.float64: "float64"}
 
@@ -30,20 +30,24 @@ class Library:
         self.path = path
         self._library = ctypes.CDLL(str(path))
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
-        for function, tensors in (("forward", 5), ("backward", 9)):
+        for function, tensors in (("forward", 9), ("backward", 14)):
             for dtype, name in NAMES.items():
                 entry = getattr(self._library, f"clustercaps_{function}_{name}")
                 entry.restype = ctypes.c_int
-                entry.argtypes = [ctypes.POINTER(Layer), ctypes.c_double]
+                entry.argtypes = [ctypes.POINTER(Layer), ctypes.c_double, ctypes.c_double]
                 entry.argtypes += [ctypes.c_void_p] * tensors
                 self._functions[function, dtype] = entry
 
-    def __call__(self, function: str, layer: Layer, eps: float, *tensors: Tensor | None) -> None:
+    def __call__(
+        self, function: str, layer: Layer, eps: float, norm_eps: float, *tensors: Tensor | None
+    ) -> None:
         """Run "forward" or "backward" on contiguous tensors; None stands for one not wanted."""
         first = tensors[0]
         assert first is not None
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-        failed = self._functions[function, first.dtype](ctypes.byref(layer), eps, *pointers)
+        failed = self._functions[function, first.dtype](
+            ctypes.byref(layer), eps, norm_eps, *pointers
+        )
         if failed:
             raise MemoryError("the capsule kernel could not get memory for its tiles")
 

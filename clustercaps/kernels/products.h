@@ -12,9 +12,11 @@ constexpr int product_rows(int vectors) {
   return vectors == 4 ? 2 : vectors == 3 ? 4 : vectors == 2 ? 6 : fit > 8 ? 8 : fit;
 }
 
-// Gradient of the patches: out [Rows, width] (+)= sum over r of weight [r, Rows] * votes [r, ...].
+// Gradient of the patches: out [Rows, width] (+)= sum over r of weight [r, Rows] * votes [r, ...], with
+// rows of weights `taps` apart.
 template <typename S, int Rows, int Vectors>
-void pull_patches(const S* weight, const S* votes, int64_t count, bool fresh, S* out) {
+void pull_patches(const S* weight, int64_t taps, const S* votes, int64_t count, bool fresh,
+                  S* out) {
   constexpr int width = Vectors * kLanes<S>;
   Vec<S> sums[Rows][Vectors];
   CAPS_UNROLL
@@ -33,8 +35,8 @@ void pull_patches(const S* weight, const S* votes, int64_t count, bool fresh, S*
       CAPS_UNROLL
       for (int v = 0; v < Vectors; ++v) sums[m][v] += weight[m] * y[v];
     }
-    weight += Rows;
-    votes += kGradientStride<S>;
+    weight += taps;
+    votes += kRowStride<S>;
   }
   CAPS_UNROLL
   for (int m = 0; m < Rows; ++m) {
@@ -43,12 +45,13 @@ void pull_patches(const S* weight, const S* votes, int64_t count, bool fresh, S*
   }
 }
 
-// All taps of one panel: weight [taps / Rows, count, Rows], out [taps, width].
+// All taps of one panel: weight [count, taps], out [taps rounded up to product_rows, width]. Past the
+// last tap it reads on into the next row and puts out numbers that nobody uses.
 template <typename S, int Vectors>
 void pull_panel(const S* weight, const S* votes, int64_t count, int64_t taps, bool fresh, S* out) {
   constexpr int rows = product_rows(Vectors);
   for (int64_t tap = 0; tap < taps; tap += rows) {
-    pull_patches<S, rows, Vectors>(weight + tap * count, votes, count, fresh,
+    pull_patches<S, rows, Vectors>(weight + tap, taps, votes, count, fresh,
                                    out + tap * Vectors * kLanes<S>);
   }
 }
@@ -86,7 +89,7 @@ void push_block(const WeightProduct<S>& job, int64_t row, int64_t tap) {
   }
   const S* columns = job.columns + tap;
   for (int64_t panel = 0; panel < job.panels; ++panel) {
-    const S* votes = job.votes + (panel * job.rows + row) * kGradientStride<S>;
+    const S* votes = job.votes + (panel * job.rows + row) * kRowStride<S>;
     for (int64_t q = 0; q < job.width; ++q) {
       Vec<S> x[Vectors];
       CAPS_UNROLL
@@ -94,7 +97,7 @@ void push_block(const WeightProduct<S>& job, int64_t row, int64_t tap) {
       CAPS_UNROLL
       for (int m = 0; m < Rows; ++m) {
         CAPS_UNROLL
-        for (int v = 0; v < Vectors; ++v) sums[m][v] += votes[m * kGradientStride<S> + q] * x[v];
+        for (int v = 0; v < Vectors; ++v) sums[m][v] += votes[m * kRowStride<S> + q] * x[v];
       }
       columns += taps;
     }

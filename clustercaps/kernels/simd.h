@@ -7,6 +7,11 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 namespace caps {
 
@@ -47,13 +52,11 @@ template <>
 struct SimdOf<double> {
   typedef double Vec __attribute__((vector_size(kVectorBytes), aligned(8), may_alias));
   typedef double Half __attribute__((vector_size(kVectorBytes / 2), aligned(8), may_alias));
+  typedef int64_t Bits __attribute__((vector_size(kVectorBytes)));
 };
 
 template <typename S>
 using Vec = typename SimdOf<S>::Vec;
-
-template <typename S>
-using HalfVec = typename SimdOf<S>::Half;
 
 template <typename S>
 constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(S));
@@ -68,25 +71,34 @@ CAPS_INLINE void store(S* to, Vec<S> value) {
   *reinterpret_cast<Vec<S>*>(to) = value;
 }
 
-// x becomes 1 / sqrt(x). A bit-level guess (3 % off), a step of third order (1e-4) and one of Newton
-// reach float32 precision on the multiply units alone; the divider would be the bottleneck of layers
-// with few taps. Step by step for all vectors, so that none waits for its own last result.
+// x becomes 1 / sqrt(x) on the multiply units alone; the divider would be the bottleneck of layers
+// with few taps. The machine's guess (2^-14 off) if it has one, else one from the bits (3 % off) and a
+// step of third order; then a step of Newton. Step by step for all vectors, so that none waits for
+// its own last result.
 template <int Vectors>
 CAPS_INLINE void inverse_sqrt(Vec<float> (&x)[Vectors]) {
+  Vec<float> y[Vectors];
+#if defined(__AVX512F__)
+  CAPS_UNROLL
+  for (int v = 0; v < Vectors; ++v) y[v] = (Vec<float>)_mm512_rsqrt14_ps((__m512)x[v]);
+#else
   typedef SimdOf<float>::Bits Bits;
-  Vec<float> y[Vectors], w[Vectors];
   CAPS_UNROLL
   for (int v = 0; v < Vectors; ++v) {
     const Bits guess = 0x5f375a86 - ((Bits)x[v] >> 1);
     y[v] = (Vec<float>)guess;
-    x[v] *= 0.5f;
   }
   CAPS_UNROLL
-  for (int v = 0; v < Vectors; ++v) w[v] = x[v] * y[v] * y[v];
+  for (int v = 0; v < Vectors; ++v) {
+    const Vec<float> w = 0.5f * x[v] * y[v] * y[v];
+    y[v] *= 1.875f - w * (2.5f - 1.5f * w);
+  }
+#endif
   CAPS_UNROLL
-  for (int v = 0; v < Vectors; ++v) y[v] *= 1.875f - w[v] * (2.5f - 1.5f * w[v]);
-  CAPS_UNROLL
-  for (int v = 0; v < Vectors; ++v) x[v] = y[v] * (1.5f - x[v] * y[v] * y[v]);
+  for (int v = 0; v < Vectors; ++v) {
+    const Vec<float> off = 1.0f - x[v] * y[v] * y[v];
+    x[v] = y[v] + 0.5f * y[v] * off;
+  }
 }
 
 template <typename S, int Vectors>
@@ -100,6 +112,19 @@ template <int Vectors>
 CAPS_INLINE void inverse_sqrt(Vec<double> (&x)[Vectors]) {
   exact_inverse_sqrt<double>(x);
 }
+
+// 1 / x, again without the divider where there is a guess.
+template <typename T>
+CAPS_INLINE T inverse(T x) {
+  return 1 / x;
+}
+
+#if defined(__AVX512F__)
+CAPS_INLINE Vec<float> inverse(Vec<float> x) {
+  const Vec<float> y = (Vec<float>)_mm512_rcp14_ps((__m512)x);
+  return y + y * (1.0f - x * y);
+}
+#endif
 
 // Zeroed scratch on cache-line boundaries, with one spare line after the end: copies in whole
 // vectors may read or write a little past the last element they mean.
@@ -128,17 +153,130 @@ CAPS_INLINE void copy_over(S* to, const S* from, int64_t length) {
   for (int64_t i = 0; i < length; i += kLanes<S>) store(to + i, load(from + i));
 }
 
-// to += from, exactly `length` numbers.
+// A vector, half of one, or a number. As names, because template arguments lose the alignment that
+// their types allow.
+template <typename S>
+struct Whole {
+  typedef typename SimdOf<S>::Vec Type;
+};
+template <typename S>
+struct Half {
+  typedef typename SimdOf<S>::Half Type;
+};
+template <typename S>
+struct One {
+  typedef S Type;
+};
+
+template <typename Some, typename S>
+CAPS_INLINE typename Some::Type& as(S* at) {
+  return *reinterpret_cast<typename Some::Type*>(at);
+}
+
+template <typename Some, typename S>
+CAPS_INLINE const typename Some::Type& as(const S* at) {
+  return *reinterpret_cast<const typename Some::Type*>(at);
+}
+
+// Calls step(position, Whole, Half or One) so that exactly `length` numbers are covered.
+template <typename S, typename Step>
+CAPS_INLINE void in_vectors(int64_t length, Step step) {
+  int64_t i = 0;
+  for (; i + kLanes<S> <= length; i += kLanes<S>) step(i, Whole<S>{});
+  if (i + kLanes<S> / 2 <= length) step(i, Half<S>{}), i += kLanes<S> / 2;
+  for (; i < length; ++i) step(i, One<S>{});
+}
+
+// to = from, and to += from.
+template <typename S>
+CAPS_INLINE void copy_exactly(S* to, const S* from, int64_t length) {
+  in_vectors<S>(length, [&](int64_t i, auto some) {
+    as<decltype(some)>(to + i) = as<decltype(some)>(from + i);
+  });
+}
+
 template <typename S>
 CAPS_INLINE void add_exactly(S* to, const S* from, int64_t length) {
-  constexpr int half = kLanes<S> / 2;
+  in_vectors<S>(length, [&](int64_t i, auto some) {
+    as<decltype(some)>(to + i) += as<decltype(some)>(from + i);
+  });
+}
+
+// Lanes `index` of a and b together, b's counted on from a's.
+template <typename S, int... index>
+CAPS_INLINE Vec<S> pick(Vec<S> a, Vec<S> b, std::integer_sequence<int, index...>) {
+#if defined(__clang__)
+  return __builtin_shufflevector(a, b, index...);
+#else
+  return __builtin_shuffle(a, b, typename SimdOf<S>::Bits{index...});
+#endif
+}
+
+// to [i] = from [2 i] and from [2 i + 1]: the even and the odd numbers of `count` pairs.
+template <typename S, int... lane>
+CAPS_INLINE void part_pairs(const S* from, int64_t count, S* even, S* odd,
+                            std::integer_sequence<int, lane...>) {
   int64_t i = 0;
-  for (; i + kLanes<S> <= length; i += kLanes<S>) store(to + i, load(to + i) + load(from + i));
-  if (i + half <= length) {
-    *reinterpret_cast<HalfVec<S>*>(to + i) += *reinterpret_cast<const HalfVec<S>*>(from + i);
-    i += half;
+  for (; i + kLanes<S> <= count; i += kLanes<S>) {
+    const Vec<S> a = load(from + 2 * i), b = load(from + 2 * i + kLanes<S>);
+    store(even + i, pick<S>(a, b, std::integer_sequence<int, 2 * lane...>{}));
+    store(odd + i, pick<S>(a, b, std::integer_sequence<int, (2 * lane + 1)...>{}));
   }
-  for (; i < length; ++i) to[i] += from[i];
+  for (; i < count; ++i) even[i] = from[2 * i], odd[i] = from[2 * i + 1];
+}
+
+// The other way round.
+template <typename S, int... lane>
+CAPS_INLINE void join_pairs(const S* even, const S* odd, int64_t count, S* to,
+                            std::integer_sequence<int, lane...>) {
+  constexpr int lanes = kLanes<S>;
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const Vec<S> a = load(even + i), b = load(odd + i);
+    store(to + 2 * i,
+          pick<S>(a, b, std::integer_sequence<int, (lane / 2 + lane % 2 * lanes)...>{}));
+    store(to + 2 * i + lanes, pick<S>(a, b,
+                                      std::integer_sequence<int, ((lane + lanes) / 2 +
+                                                                  lane % 2 * lanes)...>{}));
+  }
+  for (; i < count; ++i) to[2 * i] = even[i], to[2 * i + 1] = odd[i];
+}
+
+template <typename S>
+using EachLane = std::make_integer_sequence<int, kLanes<S>>;
+
+// Swaps what a has at lanes with bit `Step` set and what b has at lanes without it.
+template <typename S, int Step, int... lane>
+CAPS_INLINE void swap_lanes(Vec<S>& a, Vec<S>& b, std::integer_sequence<int, lane...>) {
+  constexpr int lanes = kLanes<S>;
+  const Vec<S> low = a, high = b;
+  a = pick<S>(low, high,
+              std::integer_sequence<int, (lane & Step ? lanes + (lane ^ Step) : lane)...>{});
+  b = pick<S>(low, high,
+              std::integer_sequence<int, (lane & Step ? lanes + lane : lane ^ Step)...>{});
+}
+
+template <typename S, int Step>
+CAPS_INLINE void swap_blocks(Vec<S> (&rows)[kLanes<S>]) {
+  if constexpr (Step < kLanes<S>) {
+    CAPS_UNROLL
+    for (int i = 0; i < kLanes<S>; ++i) {
+      if (i & Step) continue;
+      swap_lanes<S, Step>(rows[i], rows[i | Step], EachLane<S>{});
+    }
+    swap_blocks<S, 2 * Step>(rows);
+  }
+}
+
+// A square block of kLanes x kLanes numbers, turned.
+template <typename S>
+CAPS_INLINE void transpose(const S* from, int64_t from_row, S* to, int64_t to_row) {
+  Vec<S> rows[kLanes<S>];
+  CAPS_UNROLL
+  for (int i = 0; i < kLanes<S>; ++i) rows[i] = load(from + i * from_row);
+  swap_blocks<S, 1>(rows);
+  CAPS_UNROLL
+  for (int i = 0; i < kLanes<S>; ++i) store(to + i * to_row, rows[i]);
 }
 
 }  // namespace caps

@@ -12,13 +12,48 @@ from torch import Tensor, nn
 
 from clustercaps.decoders import UpsamplingDecoder
 from clustercaps.layers import Capsules, ImageBatch, Size
-from clustercaps.models.base import LinearClassifier
+from clustercaps.losses import reconstruction_loss
+from clustercaps.models.base import Lesson, LinearClassifier
 from clustercaps.models.stack import CapsuleStack, map_sizes
 
 STRIDES = (1, 2, 1)
 
 
-class AffineCapsuleNet(LinearClassifier):
+class DrawingClassifier(LinearClassifier):
+    """A linear classifier and a decoder on the same last maps, trained together.
+
+    Subclasses define `forward_features` and `decoder`.
+
+    Args:
+        num_classes: Classes; 0 leaves out the classifier.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        reconstruction: Weight of the squared error of the drawn image, summed over its pixels,
+            beside the cross-entropy; the paper does not give it.
+    """
+
+    decoder: nn.Module
+
+    def __init__(
+        self, num_classes: int, in_chans: int, img_size: Size, reconstruction: float
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size)
+        self.reconstruction = reconstruction
+
+    def reconstruct(self, features: Tensor) -> ImageBatch:
+        """Draw the images from the last maps [B, ..., H/2, W/2], as they are or transformed."""
+        return self.decoder(features.flatten(1, -3))  # type: ignore[no-any-return]
+
+    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+        """Cross-entropy, and the squared error of the drawn image."""
+        features = self.forward_features(lesson.images)
+        logits = self.forward_head(features).float()
+        drawn = self.reconstruct(features)
+        loss = lesson.cross_entropy(logits)
+        return loss + self.reconstruction * reconstruction_loss(drawn, lesson.pixels), logits
+
+
+class AffineCapsuleNet(DrawingClassifier):
     """Three capsule layers, a linear classifier, and a decoder of the last capsule channels.
 
     Args:
@@ -30,6 +65,7 @@ class AffineCapsuleNet(LinearClassifier):
         votes: Votes in a cluster (K).
         dim: Numbers in a capsule (D).
         routing: A name from `clustercaps.list_routings()`.
+        reconstruction: Weight of the drawn image's squared error.
     """
 
     def __init__(
@@ -42,8 +78,9 @@ class AffineCapsuleNet(LinearClassifier):
         votes: int = 8,
         dim: int = 4,
         routing: str = "cluster",
+        reconstruction: float = 0.005,
     ) -> None:
-        super().__init__(num_classes, in_chans, img_size)
+        super().__init__(num_classes, in_chans, img_size, reconstruction)
         self.capsules = CapsuleStack(
             in_chans=in_chans,
             img_size=self.img_size,
@@ -63,22 +100,25 @@ class AffineCapsuleNet(LinearClassifier):
         self.check_images(images)
         return self.capsules(images)  # type: ignore[no-any-return]
 
-    def reconstruct(self, features: Capsules) -> ImageBatch:
-        """Draw the images from the capsules, as they are or transformed."""
-        return self.decoder(features.flatten(1, 2))  # type: ignore[no-any-return]
 
-
-class AffineCNN(LinearClassifier):
+class AffineCNN(DrawingClassifier):
     """The same with ordinary convolutions, 96, 96 and 16 filters with ReLU.
 
     Args:
         num_classes: Classes; 0 leaves out the classifier.
         in_chans: Colour channels.
         img_size: Height and width of the images.
+        reconstruction: Weight of the drawn image's squared error.
     """
 
-    def __init__(self, num_classes: int = 10, in_chans: int = 1, img_size: Size = 28) -> None:
-        super().__init__(num_classes, in_chans, img_size)
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 1,
+        img_size: Size = 28,
+        reconstruction: float = 0.005,
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size, reconstruction)
         widths = (in_chans, 96, 96, 16)
         self.convs = nn.ModuleList(
             nn.Conv2d(widths[i], widths[i + 1], 3, stride, padding=1)
@@ -96,7 +136,3 @@ class AffineCNN(LinearClassifier):
         for conv in self.convs:
             images = conv(images).relu()
         return images
-
-    def reconstruct(self, features: Float[Tensor, "batch 16 half_height half_width"]) -> ImageBatch:
-        """Draw the images from the maps, as they are or transformed."""
-        return self.decoder(features)  # type: ignore[no-any-return]

@@ -32,6 +32,12 @@ class Lesson:
     train_images: int = 1
     label_smoothing: float = 0.0
 
+    def cross_entropy(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, " batch"]:
+        """How badly the logits tell the labels."""
+        return F.cross_entropy(
+            logits, self.labels, reduction="none", label_smoothing=self.label_smoothing
+        )
+
 
 class ImageClassifier(nn.Module, Pretrained):
     """A network from images [B, in_chans, H, W] to logits [B, num_classes].
@@ -76,10 +82,7 @@ class ImageClassifier(nn.Module, Pretrained):
         Cross-entropy; networks with a loss of their own override this.
         """
         logits = self(lesson.images).float()
-        loss = F.cross_entropy(
-            logits, lesson.labels, reduction="none", label_smoothing=lesson.label_smoothing
-        )
-        return loss, logits
+        return lesson.cross_entropy(logits), logits
 
     def check_images(self, images: Tensor) -> None:
         """Refuse images of another size or number of channels than the network was built for."""

@@ -7,12 +7,12 @@ maps of 28, 14, 7, 3 and 1.
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from clustercaps.decoders import FullyConnectedDecoder
 from clustercaps.errors import at_least
 from clustercaps.layers import ImageBatch, RoutingTrace, Size, show_size
-from clustercaps.models.base import ImageClassifier
+from clustercaps.losses import mask_capsules, reconstruction_loss
+from clustercaps.models.base import ImageClassifier, Lesson
 from clustercaps.models.stack import CapsuleStack
 
 STRIDES = (1, 2, 2, 2, 1)
@@ -31,6 +31,8 @@ class ClassCapsuleNet(ImageClassifier):
         votes: Votes in a cluster (K).
         dim: Numbers in a capsule (D).
         routing: A name from `clustercaps.list_routings()`.
+        reconstruction: Weight of the squared error of the drawn image, summed over its pixels,
+            beside the cross-entropy; the paper does not give it.
     """
 
     def __init__(
@@ -43,9 +45,11 @@ class ClassCapsuleNet(ImageClassifier):
         votes: int = 5,
         dim: int = 8,
         routing: str = "cluster",
+        reconstruction: float = 0.005,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
         at_least("num_classes", num_classes, 1)
+        self.reconstruction = reconstruction
         self.capsules = CapsuleStack(
             in_chans=in_chans,
             img_size=self.img_size,
@@ -103,8 +107,16 @@ class ClassCapsuleNet(ImageClassifier):
             if self.training:
                 raise ValueError("in training mode, capsules are masked by label: give labels")
             labels = self.forward_head(features).argmax(1)
-        mask = F.one_hot(labels, self.num_classes).unsqueeze(2).to(features.dtype)
-        return self.decoder((features * mask).flatten(1))  # type: ignore[no-any-return]
+        return self.decoder(mask_capsules(features, labels))  # type: ignore[no-any-return]
+
+    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+        """Cross-entropy, and the squared error of the image drawn from the true class."""
+        features = self.forward_features(lesson.images)
+        assert isinstance(features, Tensor)
+        logits = self.forward_head(features).float()
+        drawn = self.reconstruct(features, lesson.labels)
+        loss = lesson.cross_entropy(logits)
+        return loss + self.reconstruction * reconstruction_loss(drawn, lesson.pixels), logits
 
     def reset_classifier(self, num_classes: int) -> None:
         """Fresh class capsules and decoder for that many classes; the layers below stay."""

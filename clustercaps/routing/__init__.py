@@ -3,6 +3,7 @@
 from typing import Any
 
 from clustercaps.errors import unknown
+from clustercaps.routing.attention import AttentionRouting
 from clustercaps.routing.base import Routed, Routing
 from clustercaps.routing.cluster import (
     EPS,
@@ -13,6 +14,16 @@ from clustercaps.routing.cluster import (
     vote_statistics,
 )
 from clustercaps.routing.dynamic import DynamicRouting
+from clustercaps.routing.em import EMRouting
+from clustercaps.routing.frem import FREMRouting
+from clustercaps.routing.frms import FRMSRouting
+from clustercaps.routing.heinsen import HeinsenRouting
+from clustercaps.routing.inverted_attention import InvertedAttentionRouting
+from clustercaps.routing.max_min import MaxMinRouting
+from clustercaps.routing.self_attention import SelfAttentionRouting
+from clustercaps.routing.self_routing import SelfRouting
+from clustercaps.routing.star import StarRouting
+from clustercaps.routing.vb import VBRouting
 
 __all__ = [
     "EPS",
@@ -29,9 +40,20 @@ __all__ = [
 ]
 
 ROUTINGS: dict[str, type[Routing]] = {
+    "attention": AttentionRouting,
     "cluster": ClusterRouting,
     "dynamic": DynamicRouting,
+    "em": EMRouting,
+    "frem": FREMRouting,
+    "frms": FRMSRouting,
+    "heinsen": HeinsenRouting,
+    "inverted_attention": InvertedAttentionRouting,
+    "max_min": MaxMinRouting,
+    "self_attention": SelfAttentionRouting,
+    "self_routing": SelfRouting,
+    "star": StarRouting,
     "uniform": UniformRouting,
+    "vb": VBRouting,
 }
 
 

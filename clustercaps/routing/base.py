@@ -6,6 +6,7 @@ routes by itself, unless a routing says otherwise. A fully connected layer has n
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -16,6 +17,8 @@ from clustercaps.errors import at_least
 
 Votes = Float[Tensor, "batch children parents dim *positions"]
 ChildActivations = Float[Tensor, "batch children *positions"]
+# From logits [B, I, J, *positions] to log couplings: who competes for a child.
+Competition = Callable[[Tensor], Tensor]
 ChildPoses = Float[Tensor, "batch children in_dim *positions"]
 
 
@@ -52,6 +55,8 @@ class Routing(nn.Module, ABC):
     takes_poses: ClassVar[bool] = False
     # The axis along which couplings sum to 1: what competes. None where nothing does.
     competes_over: ClassVar[Literal["children", "parents"] | None] = "parents"
+    # Whether an argument `compete` can make parents at several positions compete for a child.
+    takes_competition: ClassVar[bool] = False
     # Whether a fresh module treats all children, and all parents, alike.
     symmetric: ClassVar[bool] = True
 
@@ -129,6 +134,18 @@ class Routing(nn.Module, ABC):
     def extra_repr(self) -> str:
         """Sizes first."""
         return f"{self.children_count} children -> {self.parents_count}x{self.dim}"
+
+
+def compete_over_parents(
+    logits: Float[Tensor, "batch children parents *positions"],
+) -> Float[Tensor, "batch children parents *positions"]:
+    """Log couplings that sum to 1 over the parents of one position: the default competition."""
+    return logits.log_softmax(2)
+
+
+def per_parent(numbers: Float[Tensor, " parents"], votes: Votes) -> Tensor:
+    """One number for every parent, shaped to meet tensors [B, J, *positions]."""
+    return numbers.view(1, -1, *[1] * (votes.ndim - 4))
 
 
 def weighted_votes(

@@ -28,3 +28,9 @@ def squash_exponential(capsules: Tensor, dim: int = -1) -> Tensor:
     """Mazzia et al. 2021: the new length is 1 - exp(-n), steeper than `squash` near zero."""
     norm = length(capsules, dim, keepdim=True)
     return -torch.expm1(-norm) / norm * capsules
+
+
+def squash_half(capsules: Tensor, dim: int = -1) -> Tensor:
+    """The squash of kernel density routing: the new length is n^2 / (1/2 + n^2)."""
+    norm = length(capsules, dim, keepdim=True)
+    return norm / (0.5 + norm.square()) * capsules

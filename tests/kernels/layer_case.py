@@ -46,7 +46,7 @@ class Case:
     def fused(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return fused_capsules(
             *(x, weight, bias, self.stride, self.padding, self.clusters, self.votes),
-            *(self.out_channels, self.uniform, self.eps),
+            *(self.out_channels, self.uniform, self.eps, False, None, None, 0.0),
         )[0]
 
     def reference(self, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

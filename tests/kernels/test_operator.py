@@ -25,14 +25,18 @@ def test_opcheck(bias: bool, dtype: torch.dtype) -> None:
     x, weight, bias_tensor = (*tensors, None)[:3]
     sizes = (1, 1, case.clusters, case.votes)
     arguments = (x, weight, bias_tensor, *sizes, case.out_channels, False, 1e-3)
-    torch.library.opcheck(cluster_cpu.fused_capsules, arguments)
+    torch.library.opcheck(cluster_cpu.fused_capsules, (*arguments, False, None, None, 0.0))
 
-    capsules, scale = cluster_cpu.fused_capsules(*arguments)
-    plain = [t if t is None else t.detach() for t in (capsules, x, weight, bias_tensor)]
-    torch.library.opcheck(
-        cluster_cpu.fused_capsules_grad,
-        (*plain, plain[0], scale.detach(), *sizes, False, 1e-3, True, True, bias),
-    )
+    shape = (case.out_dim, case.height, case.width)
+    scaled = [torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(2)]
+    with_norm = (*arguments, True, *scaled, 1e-5)
+    torch.library.opcheck(cluster_cpu.fused_capsules, with_norm)
+
+    _, capsules, scale, moments = cluster_cpu.fused_capsules(*with_norm)
+    plain = [t if t is None else t.detach() for t in (capsules, x, weight, bias_tensor, *scaled)]
+    kept = (plain[0], scale.detach(), moments.detach())
+    settings = (*sizes, case.out_channels, False, 1e-3, 1e-5, [True, True, bias, True, True])
+    torch.library.opcheck(cluster_cpu.fused_capsules_grad, (*plain, *kept, *settings))
 
 
 def test_compile_and_export() -> None:
@@ -53,12 +57,15 @@ def test_second_gradient_is_an_error() -> None:
         first.sum().backward()
 
 
-def test_scale_has_no_gradient() -> None:
+def test_what_is_kept_has_no_gradient() -> None:
     case = Case()
     leaves = [t.requires_grad_() for t in case.tensors(torch.float64)]
     sizes = (1, 1, case.clusters, case.votes, case.out_channels)
-    _, scale = cluster_cpu.fused_capsules(*leaves, *sizes, False, 1e-3)
-    assert not scale.requires_grad
+    capsules, *kept = cluster_cpu.fused_capsules(
+        *leaves, *sizes, False, 1e-3, True, None, None, 1e-5
+    )
+    assert capsules.requires_grad
+    assert not any(tensor.requires_grad for tensor in kept)
 
 
 def layers(**settings: object) -> tuple[nn.Module, nn.Module]:
@@ -116,23 +123,27 @@ def test_nothing_is_written_outside(size: tuple[int, int], votes: int) -> None:
     case = Case(batch=3, height=size[0], width=size[1], votes=votes, stride=2)
     x, weight, bias = case.tensors(torch.float32)
     capsules = case.fused(x, weight, bias)
-    layer = cluster_cpu._layer(x, weight, 2, 1, case.clusters, votes, False)
+    sizes = (2, 1, case.clusters, votes, case.out_channels, False)
+    layer, _ = cluster_cpu._layer(x.shape, weight.shape, *sizes)
     poison, border = 12345.0, 64
 
     def fenced(like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         buffer = torch.full((like.numel() + 2 * border,), poison)
         return buffer, buffer[border:-border]
 
-    buffers, outs = zip(*(fenced(t) for t in (capsules, capsules, x, weight, bias)), strict=True)
+    scaled, moments = torch.ones(2, *capsules.shape[2:]), torch.empty(3, 2, 2)
+    shapes = (capsules, capsules, capsules, moments, x, weight, bias, *scaled)
+    buffers, outs = zip(*(fenced(t) for t in shapes), strict=True)
     run = load()
-    run("forward", layer, case.eps, x, weight, bias, *outs[:2])
-    pull = torch.ones_like(capsules)
-    run("backward", layer, case.eps, x, weight, bias, *outs[:2], pull, *outs[2:])
+    run("forward", layer, case.eps, 1e-5, x, weight, bias, *scaled, *outs[:4])
+    before, _, scale, moments = outs[:4]
+    kept = (before, scale, moments, torch.ones_like(capsules))
+    run("backward", layer, case.eps, 1e-5, x, weight, bias, *scaled, *kept, *outs[4:])
     for buffer, inside in zip(buffers, outs, strict=True):
         assert (buffer[:border] == poison).all()
         assert (buffer[-border:] == poison).all()
         assert not (inside == poison).any()
-    assert torch.equal(outs[0].view_as(capsules), capsules)
+    assert torch.equal(before.view_as(capsules), capsules)
 
 
 def test_wrong_dtype_is_refused_as_by_the_reference() -> None:
@@ -191,3 +202,47 @@ def test_function_transforms_take_the_reference() -> None:
     mine, theirs = loss(fused), loss(reference)
     for name in mine:
         torch.testing.assert_close(mine[name], theirs[name], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("learned", [True, False])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_norm_inside_the_kernel(learned: bool, threads: int) -> None:
+    torch.set_num_threads(threads)
+    size = {"in_size": (9, 11)} if learned else {}
+    made = [
+        cc.ClusterCapsules2d(2, 3, 3, 4, votes=5, stride=2, backend=backend, **size).double()
+        for backend in ("cpu", "reference")
+    ]
+    for parameter in made[0].parameters():
+        parameter.data.normal_()
+    made[1].load_state_dict(made[0].state_dict())
+    found = []
+    for layer in made:
+        x = torch.randn(5, 2, 3, 9, 11, generator=torch.Generator().manual_seed(1)).double()
+        x.requires_grad_()
+        capsules = layer(x)
+        pull = torch.randn(capsules.shape, generator=torch.Generator().manual_seed(2)).double()
+        grads = torch.autograd.grad(capsules, [x, *layer.parameters()], pull)
+        with torch.no_grad():
+            found.append([capsules, layer(x[:1]), *grads])
+    for actual, expected in zip(*found, strict=True):
+        assert_close("with norm", actual, expected, 1e-11)
+
+
+def test_a_norm_that_somebody_listens_to_is_called() -> None:
+    fused, _ = layers()
+    heard = []
+    x = torch.randn(1, 2, 3, 9, 9)
+    expected = fused(x)
+    fused.norm.register_forward_hook(lambda *_: heard.append(True))
+    torch.testing.assert_close(fused(x), expected)
+    assert heard == [True]
+
+
+def test_a_norm_for_other_maps_is_refused() -> None:
+    case = Case()
+    x, weight, bias = case.tensors(torch.float32)
+    wrong = torch.ones(case.out_dim, case.height, case.width + 1)
+    sizes = (1, 1, case.clusters, case.votes, case.out_channels, False, 1e-3)
+    with pytest.raises(RuntimeError, match="its maps are"):
+        cluster_cpu.fused_capsules(x, weight, bias, *sizes, True, wrong, wrong, 1e-5)

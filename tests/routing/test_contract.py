@@ -7,7 +7,11 @@ from clustercaps.routing import ROUTINGS, Routing, create_routing
 from clustercaps.testing import assert_routing_contract, draw_input
 
 # What a routing needs beyond children, parents and dim.
-OPTIONS = {"cluster": {"votes_per_cluster": 2}, "uniform": {"votes_per_cluster": 2}}
+OPTIONS = {
+    "cluster": {"votes_per_cluster": 2},
+    "self_routing": {"in_dim": 3},
+    "uniform": {"votes_per_cluster": 2},
+}
 
 
 def build(name: str, children: int = 6, parents: int = 3, dim: int = 4) -> Routing:
@@ -20,6 +24,8 @@ def test_contract(name: str) -> None:
     # A single parent, and a capsule of one number.
     assert_routing_contract(lambda: build(name, children=2, parents=1))
     assert_routing_contract(lambda: build(name, children=2, parents=2, dim=1))
+    if "votes_per_cluster" not in OPTIONS.get(name, {}):
+        assert_routing_contract(lambda: build(name, children=1))
 
 
 @pytest.mark.parametrize("name", ROUTINGS)
@@ -41,7 +47,7 @@ def test_bad_votes_are_named(name: str) -> None:
     routing = build(name)
     inputs = draw_input(routing)
     with pytest.raises(ValueError, match=r"expects votes \[batch, 6, 3, 4, \*positions\]"):
-        routing(**{**inputs, "votes": inputs["votes"][:, :5]})
+        routing(**{name: value[:, :5] for name, value in inputs.items()})
     with pytest.raises((ValueError, TypeError), match="votes"):
         routing(**{**inputs, "votes": inputs["votes"].long()})
     if not routing.takes_activations:

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from clustercaps.models.peers import PEERS
+from clustercaps.peer_recipes import PEER_RECIPES
 from clustercaps.recipes import RECIPES, TrainSettings, from_json, resolve
 from clustercaps.training.schedule import learning_rate
 
@@ -15,6 +17,12 @@ def test_the_papers_recipe() -> None:
     assert (paper.momentum, paper.average, paper.schedule) == (0, 0, "step")
     rates = [learning_rate(paper, epoch, 0.5) for epoch in (0, 99, 100, 199, 200, 299)]
     assert rates == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
+
+
+def test_every_network_of_another_paper_has_a_recipe() -> None:
+    assert set(PEER_RECIPES) == set(PEERS)
+    for name in PEERS:
+        assert resolve(name, "mnist").recipe == "paper"
 
 
 def test_cosine_with_warmup() -> None:
@@ -70,6 +78,8 @@ def test_settings_file_of_another_kind() -> None:
 def test_wrong_types_are_refused() -> None:
     """In a process without the tests' own type checks, which would be first to complain."""
     code = """
+from clustercaps.models.peers import PEERS
+from clustercaps.peer_recipes import PEER_RECIPES
 from clustercaps.recipes import resolve
 for changes in ({"epochs": 2.5}, {"lr": "0.1"}, {"validate": 1}, {"epochs": True}):
     try:

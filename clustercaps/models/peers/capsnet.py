@@ -65,7 +65,8 @@ class LengthClassifier(ImageClassifier):
     def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
         """Margin loss, and the squared error of the image drawn from the true class."""
         features = self.forward_features(lesson.images)
-        lengths = self.forward_head(features)
+        # Margins in half precision would be lost in rounding.
+        lengths = self.forward_head(features).float()
         loss = margin_loss(lengths, lesson.labels)
         if self.decoder is not None and self.reconstruction:
             drawn = self.reconstruct(features, lesson.labels)
@@ -130,7 +131,9 @@ class CapsNet(LengthClassifier):
         padding = kernel_size // 2 if same_padding else 0
         self.conv = nn.Conv2d(in_chans, width, kernel_size, padding=padding)
         self.primary = PrimaryCapsules(width, types, primary_dim, kernel_size, 2, padding)
-        children = self.primary.count(conv_size(self.img_size, kernel_size, 1, padding))
+        children = self.primary.count(
+            conv_size(self.img_size, kernel_size, 1, padding, "first convolution")
+        )
         self.votes = VectorVotes(children, primary_dim, num_classes, dim, vote_std)
         self.routing = create_routing(routing, children, num_classes, dim, **routing_options or {})
         self.decoder = (

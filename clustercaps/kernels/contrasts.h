@@ -1,0 +1,79 @@
+// Votes seen from their centroid. Cluster routing asks K votes for their mean and their variance only.
+// Turned by an orthogonal matrix they become the mean m and K - 1 contrasts,
+//
+//     c_j = a_j (v_0 + ... + v_{j-1} - j v_j),   a_j = 1 / sqrt(j (j + 1) K),   j = 1 ... K - 1,
+//
+// whose squares add up to the variance. A vote is linear in its weights, so the weights are turned
+// instead, once per call, and nothing has to be centred at every position.
+#pragma once
+
+#include <ATen/Parallel.h>
+
+#include "layer.h"
+
+namespace caps {
+
+inline double contrast_scale(int64_t j, int64_t votes) {
+  return 1 / std::sqrt(static_cast<double>(j * (j + 1) * votes));
+}
+
+// Turns numbers i ... of a cluster's votes for one parent, as many as `Some` has.
+template <typename Some, typename S>
+CAPS_INLINE void turn(const Layer& layer, const S* votes, int64_t step, S* rows, int64_t size,
+                      const std::vector<S>& scales) {
+  typename Some::Type sum = as<Some>(votes);
+  for (int64_t j = 1; j < layer.votes; ++j) {
+    const typename Some::Type vote = as<Some>(votes + j * step);
+    if (layer.rows() > 1) as<Some>(rows + j * size) = scales[j] * (sum - S(j) * vote);
+    sum += vote;
+  }
+  as<Some>(rows) = sum * scales[0];
+}
+
+// weight [cluster, vote, parent, size] as [cluster, parent, row, size], row 0 of m and row j of c_j;
+// `size` is the number of taps, or 1 for the bias. Null stands for zeros.
+template <typename S>
+Buffer<S> to_contrasts(const Layer& layer, const S* weight, int64_t size) {
+  const int64_t votes = layer.votes, parents = layer.parents(), rows = layer.rows();
+  const int64_t step = parents * size, all = layer.all_clusters() * parents;
+  Buffer<S> turned(all * rows * size);
+  if (!weight) return turned;
+  std::vector<S> scales{S(1) / static_cast<S>(votes)};
+  for (int64_t j = 1; j < votes; ++j) scales.push_back(S(contrast_scale(j, votes)));
+  const int64_t grain = std::max<int64_t>(1, 65536 / (size * votes));
+  at::parallel_for(0, all, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin; at < end; ++at) {
+      const S* from = weight + (at / parents * votes * parents + at % parents) * size;
+      S* to = turned.get() + at * rows * size;
+      in_vectors<S>(size, [&](int64_t i, auto some) {
+        turn<decltype(some)>(layer, from + i, step, to + i, size, scales);
+      });
+    }
+  });
+  return turned;
+}
+
+// The gradient of to_contrasts for one cluster and parent: rows [row, size], which are used up, into
+// the votes at weight, `step` apart.
+template <typename S>
+void from_contrasts(const Layer& layer, double* __restrict rows, int64_t size, S* weight,
+                    int64_t step) {
+  const double share = 1 / static_cast<double>(layer.votes);
+  for (int64_t i = 0; i < size; ++i) rows[i] *= share;
+  for (int64_t j = layer.votes - 1; j > 0; --j) {
+    S* __restrict vote = weight + j * step;
+    if (layer.rows() == 1) {
+      for (int64_t i = 0; i < size; ++i) vote[i] = S(rows[i]);
+      continue;
+    }
+    const double scale = contrast_scale(j, layer.votes), times = static_cast<double>(j);
+    const double* __restrict row = rows + j * size;
+    for (int64_t i = 0; i < size; ++i) {
+      vote[i] = S(rows[i] - times * scale * row[i]);
+      rows[i] += scale * row[i];
+    }
+  }
+  for (int64_t i = 0; i < size; ++i) weight[i] = S(rows[i]);
+}
+
+}  // namespace caps

@@ -1,0 +1,114 @@
+// Panel functions for more rows than fit in registers: they are worked through in blocks.
+#pragma once
+
+#include "panels.h"
+
+namespace caps {
+
+template <typename S>
+struct InBlocks {
+  static constexpr int kVectors = panel_vectors(kMaxRows);
+  static constexpr int kWidth = kVectors * kLanes<S>;
+
+  static void forward(Panel<S> panel, S* sum, S* total) {
+    for (; panel.parents > 0; panel.next_parents(1), sum += kWidth, total += kWidth) {
+      Vec<S> centroid[kVectors], confidence[kVectors];
+      judge(panel, centroid, confidence, [](int64_t, const auto&) {});
+      add_centroid<S>(centroid, confidence, sum, total);
+    }
+  }
+
+  static void backward(Panel<S> panel, const S* pull, const S* parent, S* gradients) {
+    for (; panel.parents > 0; panel.next_parents(1), pull += kWidth, parent += kWidth) {
+      Vec<S> centroid[kVectors], lean[kVectors];
+      judge(panel, centroid, lean, [&](int64_t first, const auto& rows) {
+        keep(rows, gradients + first * kRowStride<S>);
+      });
+      differentiate<S>(centroid, lean, pull, parent);
+      for (int v = 0; v < kVectors; ++v) store(gradients + v * kLanes<S>, centroid[v]);
+      gradients += kRowStride<S>;
+      for (int64_t k = 1; k < panel.rows; ++k, gradients += kRowStride<S>) {
+        CAPS_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          S* at = gradients + v * kLanes<S>;
+          store(at, load(at) * lean[v]);
+        }
+      }
+    }
+  }
+
+  static void learn(Panel<S> panel, const S* pull, const S* parent, S* sums) {
+    panel.parents = 1;
+    backward(panel, pull, parent, panel.scratch);
+    in_blocks(panel.rows, [&](int64_t first, auto size) {
+      constexpr int count = decltype(size)::value;
+      Vec<S> rows[count][kVectors];
+      CAPS_UNROLL
+      for (int k = 0; k < count; ++k) {
+        CAPS_UNROLL
+        for (int v = 0; v < kVectors; ++v) {
+          rows[k][v] = load(panel.scratch + (first + k) * kRowStride<S> + v * kLanes<S>);
+        }
+      }
+      add_products<S>(panel, rows, sums + first * kLanes<S>);
+    });
+  }
+
+ private:
+  // Calls work(first row, number of rows) for blocks of 8, then 4, then single rows.
+  template <typename Work>
+  static CAPS_INLINE void in_blocks(int64_t rows, Work work) {
+    int64_t first = 0;
+    for (; first + kMaxRows <= rows; first += kMaxRows) {
+      work(first, std::integral_constant<int, kMaxRows>{});
+    }
+    if (first + 4 <= rows) work(first, std::integral_constant<int, 4>{}), first += 4;
+    for (; first < rows; ++first) work(first, std::integral_constant<int, 1>{});
+  }
+
+  // Centroid and confidence of one parent; calls seen(first row, rows) for every block.
+  template <typename Seen>
+  static CAPS_INLINE void judge(const Panel<S>& panel, Vec<S> (&centroid)[kVectors],
+                                Vec<S> (&confidence)[kVectors], Seen seen) {
+    CAPS_UNROLL
+    for (int v = 0; v < kVectors; ++v) confidence[v] = Vec<S>{} + panel.eps;
+    in_blocks(panel.rows, [&](int64_t first, auto size) {
+      constexpr int count = decltype(size)::value;
+      Vec<S> rows[count][kVectors];
+      cast<S>(panel, first, rows);
+      seen(first, rows);
+      if (first == 0) {
+        CAPS_UNROLL
+        for (int v = 0; v < kVectors; ++v) centroid[v] = rows[0][v], rows[0][v] = Vec<S>{};
+      }
+      add_squares<S, 0, count>(rows, confidence);
+    });
+    to_confidence<S>(panel.eps, confidence);
+  }
+
+  template <int Count>
+  static CAPS_INLINE void keep(const Vec<S> (&rows)[Count][kVectors], S* to) {
+    CAPS_UNROLL
+    for (int k = 0; k < Count; ++k, to += kRowStride<S>) {
+      CAPS_UNROLL
+      for (int v = 0; v < kVectors; ++v) store(to + v * kLanes<S>, rows[k][v]);
+    }
+  }
+};
+
+template <typename S>
+PanelFunctions<S> panel_functions(int64_t rows) {
+  switch (rows) {
+    case 1: return panel_functions_of<S, InRegisters<S, 1>>();
+    case 2: return panel_functions_of<S, InRegisters<S, 2>>();
+    case 3: return panel_functions_of<S, InRegisters<S, 3>>();
+    case 4: return panel_functions_of<S, InRegisters<S, 4>>();
+    case 5: return panel_functions_of<S, InRegisters<S, 5>>();
+    case 6: return panel_functions_of<S, InRegisters<S, 6>>();
+    case 7: return panel_functions_of<S, InRegisters<S, 7>>();
+    case 8: return panel_functions_of<S, InRegisters<S, 8>>();
+    default: return panel_functions_of<S, InBlocks<S>>();
+  }
+}
+
+}  // namespace caps

@@ -1,0 +1,193 @@
+"""AR-CapsNet: capsules by convolutions, attention over the children, tanh of whole capsules.
+
+Choi, Seo, Im and Kang, "Attention routing between capsules", ICCV workshops 2019. Two convolutions
+with batch norm, primary capsules, convolutional capsule layers with residual sums, class capsules
+from the whole map, and a decoder.
+
+Counts of parameters in the paper and in Keras' summaries include the running statistics of the two
+batch norms, 256 numbers, which are not learned: they are buffers here.
+
+The authors' code has branches for up to three capsule layers, while the run on CIFAR-10 asks for
+four; the fourth is one more layer like the third.
+"""
+
+import math
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clustercaps.activation import CapsuleActivation
+from clustercaps.decoders import FullyConnectedDecoder
+from clustercaps.errors import at_least
+from clustercaps.layers import ImageBatch, Size
+from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
+from clustercaps.models.preset import Preset
+from clustercaps.routing import create_routing
+from clustercaps.routing.squash import length
+
+
+def pad_same(maps: Tensor, kernel_size: int, stride: int) -> Tensor:
+    """Zeros around maps so that a convolution leaves ceil(side / stride).
+
+    What is uneven goes below and to the right: for windows of 3, stride 2 and even sides, one row
+    below and none above, where `padding=1` would read other pixels.
+    """
+    pads = []
+    for side in (maps.shape[-1], maps.shape[-2]):
+        total = max((math.ceil(side / stride) - 1) * stride + kernel_size - side, 0)
+        pads += [total // 2, total - total // 2]
+    return F.pad(maps, pads)
+
+
+class AttentionCapsules2d(nn.Module):
+    """Votes by a convolution of every child type, attention over the types, capsule activation.
+
+    Args:
+        in_types: Child capsule types.
+        in_dim: Numbers in a child.
+        types: Parent capsule types.
+        dim: Numbers in a parent.
+        kernel_size: Height and width of the window; the whole map for class capsules.
+        stride: Step of the window.
+        same: Pad so that only the stride shrinks the maps.
+        dropout: Share of the numbers that come in which training drops.
+    """
+
+    def __init__(
+        self,
+        in_types: int,
+        in_dim: int,
+        types: int,
+        dim: int,
+        kernel_size: tuple[int, int] = (3, 3),
+        stride: int = 1,
+        same: bool = True,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.sizes, self.same = (in_types, types, dim), same
+        self.dropout = nn.Dropout(dropout)
+        # Every child type has its own convolution to the votes for all parents.
+        self.vote = nn.Conv2d(
+            in_types * in_dim, in_types * types * dim, kernel_size, stride, groups=in_types
+        )
+        # Glorot's bound for the convolutions of all child types as one: small first votes.
+        window = kernel_size[0] * kernel_size[1]
+        bound = math.sqrt(6 / (window * in_dim + window * in_types * types * dim))
+        nn.init.uniform_(self.vote.weight, -bound, bound)
+        assert self.vote.bias is not None
+        nn.init.zeros_(self.vote.bias)
+        self.routing = create_routing("attention", in_types, types, dim)
+        self.activation = CapsuleActivation(types, dim)
+
+    def forward(
+        self,
+        children: Float[Tensor, "batch in_types in_dim in_height in_width"],
+        residual: bool = False,
+    ) -> Float[Tensor, "batch types dim height width"]:
+        """Children to parents; with `residual`, the children are added before the tanh."""
+        maps = self.dropout(children).flatten(1, 2)
+        if self.same:
+            maps = pad_same(maps, self.vote.kernel_size[0], self.vote.stride[0])
+        routed = self.routing(self.vote(maps).unflatten(1, self.sizes))
+        return self.activation(  # type: ignore[no-any-return]
+            routed.capsules, children if residual else None
+        )
+
+
+class ARCapsNet(LengthClassifier):
+    """Stem, primary capsules, capsule layers, class capsules, decoder.
+
+    The score of a class is the length of its capsule over sqrt(dim), which is below 1.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        width: Channels of the two convolutions of the stem.
+        types: Capsule types.
+        primary_dim: Numbers in a primary capsule.
+        dim: Numbers in all other capsules.
+        layers: Convolutional capsule layers; the first halves the maps, the others add to theirs.
+        dropout: Share of the numbers that come into a capsule layer which training drops.
+        decoder: Whether to draw the image from the capsule of its class.
+        reconstruction: Weight of the squared error of the drawn image, averaged over its pixels.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 1,
+        img_size: Size = 28,
+        width: int = 64,
+        types: int = 8,
+        primary_dim: int = 16,
+        dim: int = 32,
+        layers: int = 1,
+        dropout: float = 0.5,
+        decoder: bool = True,
+        reconstruction: float = 0.3,
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size, reconstruction)
+        at_least("layers", layers, 1)
+        height, width_of_image = self.img_size
+        # The loss of the base class sums over pixels.
+        self.reconstruction = reconstruction / (in_chans * height * width_of_image)
+        self.stem = nn.Sequential(
+            *_convolution(in_chans, width),
+            *_convolution(width, width),
+        )
+        self.primary = nn.Conv2d(width, types * primary_dim, 3, 2)
+        self.primary_activation = CapsuleActivation(types, primary_dim)
+        self.capsules = nn.ModuleList(
+            AttentionCapsules2d(
+                types, dim if n else primary_dim, types, dim, stride=1 if n else 2, dropout=dropout
+            )
+            for n in range(layers)
+        )
+        # Halved twice, rounding up: no image is too small.
+        map_size = (-(-height // 4), -(-width_of_image // 4))
+        self.classes = AttentionCapsules2d(
+            types, dim, num_classes, dim, map_size, same=False, dropout=dropout
+        )
+        self.decoder = (
+            FullyConnectedDecoder(num_classes * dim, in_chans, self.img_size, (512, 512))
+            if decoder
+            else None
+        )
+        for conv in (self.stem[0], self.stem[3], self.primary):
+            assert isinstance(conv, nn.Conv2d)
+            nn.init.xavier_uniform_(conv.weight)
+
+    def forward_features(self, images: ImageBatch) -> ClassCapsules:
+        """Images to one capsule per class."""
+        self.check_images(images)
+        maps = self.primary(pad_same(self.stem(images), 3, 2)).relu()
+        types, dim = self.primary_activation.bias.shape
+        capsules: Tensor = self.primary_activation(maps.unflatten(1, (types, dim)))
+        for number, layer in enumerate(self.capsules):
+            capsules = layer(capsules, residual=number > 0)
+        return self.classes(capsules).flatten(2)  # type: ignore[no-any-return]
+
+    def forward_head(self, features: ClassCapsules, pre_logits: bool = False) -> Tensor:
+        """Class capsules to their scores; with `pre_logits`, to the flat vector of all."""
+        if pre_logits:
+            return features.flatten(1)
+        return length(features) / math.sqrt(features.shape[2])
+
+
+def _convolution(in_chans: int, chans: int) -> tuple[nn.Module, ...]:
+    # Keras' constants: a momentum of 0.99 there is 0.01 here.
+    norm = nn.BatchNorm2d(chans, eps=1e-3, momentum=0.01)
+    return nn.Conv2d(in_chans, chans, 3, padding=1), norm, nn.ReLU()
+
+
+PRESETS = {
+    "ar_capsnet": Preset(ARCapsNet, "attention routing (AR-CapsNet, Choi 2019), MNIST form"),
+    "ar_capsnet_cifar10": Preset(
+        ARCapsNet,
+        "attention routing (AR-CapsNet, Choi 2019), CIFAR-10 form: 4 capsule layers",
+        {"in_chans": 3, "img_size": 32, "layers": 4},
+    ),
+}

@@ -1,0 +1,121 @@
+"""DCNet: the capsule network of dynamic routing above densely connected convolutions.
+
+Phaye, Sikka, Dhall and Bathula, "Dense and diverse capsule networks", arXiv 1805.04001, 2018. Eight
+3x3 convolutions, each reading the image and all before it, take the place of the 9x9 convolution;
+the decoder is densely connected as well. `clustercaps.models.peers.dcnet3` is its form with three
+levels.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clustercaps.decoders import DenseDecoder
+from clustercaps.errors import at_least
+from clustercaps.layers import ImageBatch, Size
+from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
+from clustercaps.models.preset import Preset
+from clustercaps.primary import PrimaryCapsules
+from clustercaps.routing import Routed, create_routing
+from clustercaps.votes import VectorVotes
+
+# The authors' epsilon of batch norm.
+NORM_EPS = 1.1e-5
+
+
+class DenseBlock(nn.Module):
+    """Convolutions that each read what came in and all that was made of it; then batch norm.
+
+    Args:
+        in_chans: Channels that come in.
+        layers: Convolutions, each after batch norm and ReLU.
+        growth: Channels of each.
+    """
+
+    def __init__(self, in_chans: int, layers: int = 8, growth: int = 32) -> None:
+        super().__init__()
+        at_least("layers", layers, 1)
+        at_least("growth", growth, 1)
+        sizes = [in_chans + growth * number for number in range(layers + 1)]
+        self.layers = nn.ModuleList(
+            nn.Sequential(
+                nn.BatchNorm2d(size, eps=NORM_EPS),
+                nn.ReLU(),
+                nn.Conv2d(size, growth, 3, padding=1, bias=False),
+            )
+            for size in sizes[:-1]
+        )
+        for layer in self.layers:
+            assert isinstance(layer, nn.Sequential)
+            assert isinstance(layer[2], nn.Conv2d)
+            nn.init.kaiming_normal_(layer[2].weight)
+        self.out_chans = sizes[-1]
+        self.norm = nn.BatchNorm2d(self.out_chans, eps=NORM_EPS)
+
+    def forward(
+        self, maps: Float[Tensor, "batch in_chans height width"]
+    ) -> Float[Tensor, "batch out_chans height width"]:
+        """Maps to themselves and `layers` x `growth` more channels."""
+        for layer in self.layers:
+            maps = torch.cat([maps, layer(maps)], 1)
+        return self.norm(maps)  # type: ignore[no-any-return]
+
+
+class DCNet(LengthClassifier):
+    """Dense block, primary capsules, routed class capsules, dense decoder.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        layers: Convolutions of the dense block.
+        growth: Channels of each.
+        types: Primary capsule types.
+        primary_dim: Numbers in a primary capsule.
+        dim: Numbers in a class capsule.
+        routing: A name from `clustercaps.list_routings()` whose capsules have lengths.
+        routing_options: Arguments of that routing, such as `{"iterations": 1}`.
+        vote_std: Deviation of the first vote matrices; our choice.
+        decoder: Whether to draw the image from the capsule of its class.
+        reconstruction: Weight of the squared error of the drawn image, summed over its pixels.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 1,
+        img_size: Size = 28,
+        layers: int = 8,
+        growth: int = 32,
+        types: int = 32,
+        primary_dim: int = 8,
+        dim: int = 16,
+        routing: str = "dynamic",
+        routing_options: dict[str, Any] | None = None,
+        vote_std: float = 0.1,
+        decoder: bool = True,
+        reconstruction: float = 0.0005,
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size, reconstruction)
+        self.block = DenseBlock(in_chans, layers, growth)
+        self.primary = PrimaryCapsules(self.block.out_chans, types, primary_dim)
+        children = self.primary.count(self.img_size)
+        self.votes = VectorVotes(children, primary_dim, num_classes, dim, vote_std)
+        self.routing = create_routing(routing, children, num_classes, dim, **routing_options or {})
+        self.decoder = DenseDecoder(num_classes * dim, in_chans, self.img_size) if decoder else None
+
+    def forward_features(self, images: ImageBatch) -> ClassCapsules:
+        """Images to one capsule per class."""
+        return self.route(images).capsules
+
+    def route(self, images: ImageBatch) -> Routed:
+        """Images to class capsules with the coupling of every primary capsule to them."""
+        self.check_images(images)
+        return self.routing(self.votes(self.primary(self.block(images))))  # type: ignore[no-any-return]
+
+
+PRESETS = {
+    "dcnet": Preset(DCNet, "dynamic routing above dense convolutions (Phaye 2018)"),
+}

@@ -1,0 +1,122 @@
+"""DCNet with three levels (DCNet++): capsules of three depths, each with class capsules of its own.
+
+Phaye, Sikka, Dhall and Bathula, "Multi-level dense capsule networks", ACCV 2018. Three dense blocks
+in a row; each feeds primary capsules, and the next block reads their channels before the squash.
+Every level has class capsules, and one more layer reads the capsules of all levels. In training
+each of the four has a margin loss; the prediction is the length of all four in one vector.
+
+The decoder draws one colour channel only, as the authors' does; which, they do not say: ours draws
+the first.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clustercaps.decoders import DenseDecoder
+from clustercaps.layers import ImageBatch, Size
+from clustercaps.losses import margin_loss, reconstruction_loss
+from clustercaps.models.base import Lesson
+from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
+from clustercaps.models.peers.dcnet import DenseBlock
+from clustercaps.models.preset import Preset
+from clustercaps.primary import PrimaryCapsules, conv_size
+from clustercaps.routing import create_routing
+from clustercaps.routing.squash import length
+from clustercaps.votes import VectorVotes
+
+# Side of the window of each level's primary capsules.
+KERNELS = (5, 5, 3)
+
+
+class DCNet3(LengthClassifier):
+    """Three dense blocks with primary capsules, four layers of class capsules, dense decoder.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        layers: Convolutions of each dense block.
+        growth: Channels of each convolution.
+        types: Primary capsule types of each level.
+        primary_dim: Numbers in a primary capsule.
+        dims: Numbers in a class capsule of the first, second and third level and of all together.
+        routing: A name from `clustercaps.list_routings()` whose capsules have lengths.
+        routing_options: Arguments of that routing, such as `{"iterations": 1}`.
+        vote_std: Deviation of the first vote matrices; our choice.
+        decoder: Whether to draw the first channel of the image from the capsules of its class.
+        reconstruction: Weight of the squared error of what is drawn, summed over its pixels.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 3,
+        img_size: Size = 32,
+        layers: int = 8,
+        growth: int = 32,
+        types: int = 12,
+        primary_dim: int = 8,
+        dims: tuple[int, int, int, int] | list[int] = (16, 12, 10, 16),
+        routing: str = "dynamic",
+        routing_options: dict[str, Any] | None = None,
+        vote_std: float = 0.1,
+        decoder: bool = True,
+        reconstruction: float = 0.0005,
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size, reconstruction)
+        # JSON knows no tuples: a saved network gives a list.
+        if len(dims) != 4:
+            raise ValueError(f"dims must be four numbers, three levels and all, got {dims}")
+        self.dims = list(dims)
+        self.blocks, self.primaries = nn.ModuleList(), nn.ModuleList()
+        channels, size = in_chans, self.img_size
+        children = []
+        for level, kernel_size in enumerate(KERNELS, 1):
+            block = DenseBlock(channels, layers, growth)
+            primary = PrimaryCapsules(block.out_chans, types, primary_dim, kernel_size)
+            children.append(primary.count(size, f"primary capsules of level {level}"))
+            channels, size = types * primary_dim, conv_size(size, kernel_size, 2)
+            self.blocks.append(block)
+            self.primaries.append(primary)
+        children.append(sum(children))
+        self.votes = nn.ModuleList(
+            VectorVotes(count, primary_dim, num_classes, dim, vote_std)
+            for count, dim in zip(children, self.dims, strict=True)
+        )
+        self.routings = nn.ModuleList(
+            create_routing(routing, count, num_classes, dim, **routing_options or {})
+            for count, dim in zip(children, self.dims, strict=True)
+        )
+        features = num_classes * sum(self.dims)
+        self.decoder = DenseDecoder(features, 1, self.img_size, 600) if decoder else None
+
+    def forward_features(self, images: ImageBatch) -> ClassCapsules:
+        """Images to one capsule per class: those of the levels and of all together, in a row."""
+        self.check_images(images)
+        maps, levels = images, []
+        for block, primary in zip(self.blocks, self.primaries, strict=True):
+            assert isinstance(primary, PrimaryCapsules)
+            channels = primary.conv(block(maps))
+            levels.append(primary.cut(channels))
+            maps = channels.relu()
+        levels.append(torch.cat(levels, 1))
+        layers = zip(levels, self.votes, self.routings, strict=True)
+        return torch.cat([routing(votes(level)).capsules for level, votes, routing in layers], 2)
+
+    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+        """Four margin losses, and the squared error of the first channel, drawn."""
+        features = self.forward_features(lesson.images)
+        loss = torch.stack(
+            [margin_loss(length(part), lesson.labels) for part in features.split(self.dims, 2)]
+        ).sum(0)
+        if self.decoder is not None and self.reconstruction:
+            drawn = self.reconstruct(features, lesson.labels)
+            loss = loss + self.reconstruction * reconstruction_loss(drawn, lesson.pixels[:, :1])
+        return loss, self.forward_head(features)
+
+
+PRESETS = {
+    "dcnet3": Preset(DCNet3, "DCNet with three levels (Phaye 2018), CIFAR-10 form"),
+}

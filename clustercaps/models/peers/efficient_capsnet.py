@@ -1,0 +1,179 @@
+"""Efficient-CapsNet: four convolutions, one depth-wise one, self-attention routing to the classes.
+
+Mazzia, Salvetti and Chiaberge, "Efficient-CapsNet: capsule network with self-attention routing",
+Scientific Reports 11, 2021. The primary capsules see the whole map: a depth-wise convolution with a
+kernel of the map's size leaves one number per channel, and the channels are cut into capsules.
+
+The paper's counts of parameters leave out the decoder; `decoder=False` gives them. For smallNORB
+the authors draw standardised images, which a sigmoid cannot reach; decoders here always draw pixels
+of 0 to 1.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from clustercaps.decoders import ConvolutionalDecoder, FullyConnectedDecoder
+from clustercaps.errors import at_least, unknown
+from clustercaps.layers import ImageBatch, Size, show_size
+from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
+from clustercaps.models.peers.sizes import size_after
+from clustercaps.models.preset import Preset
+from clustercaps.routing import Routed, create_routing
+from clustercaps.routing.squash import squash_exponential
+from clustercaps.votes import VectorVotes
+
+# Cutting a normal distribution off at two deviations leaves this share of its deviation.
+TRUNCATED = 0.87962566103423978
+
+
+def he_std(fan_in: int) -> float:
+    """Deviation of He's start for a truncated normal distribution, as in Keras."""
+    return math.sqrt(2 / fan_in) / TRUNCATED
+
+
+class EfficientCapsNet(LengthClassifier):
+    """Convolutions, depth-wise primary capsules, class capsules by self-attention, decoder.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        widths: Channels of the convolutions, which have no padding.
+        kernels: Sides of their windows.
+        strides: Their steps.
+        norm: "batch": ReLU, then batch norm; "instance": leaky ReLU, then instance norm.
+        primary_kernel: Side of the depth-wise window; the whole remaining map unless given.
+        primary_stride: Its step.
+        primary_dim: Numbers in a primary capsule.
+        dim: Numbers in a class capsule.
+        decoder: Whether to draw the image from the capsule of its class.
+        draw_by_convolutions: Draw with convolutions and not with three linear layers.
+        reconstruction: Weight of the squared error of the drawn image, averaged over its pixels.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 1,
+        img_size: Size = 28,
+        widths: list[int] | tuple[int, ...] = (32, 64, 64, 128),
+        kernels: list[int] | tuple[int, ...] = (5, 3, 3, 3),
+        strides: list[int] | tuple[int, ...] = (1, 1, 1, 2),
+        norm: str = "batch",
+        primary_kernel: int | None = None,
+        primary_stride: int = 1,
+        primary_dim: int = 8,
+        dim: int = 16,
+        decoder: bool = True,
+        draw_by_convolutions: bool = False,
+        reconstruction: float = 0.392,
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size, reconstruction)
+        self._check_layers(widths, kernels, strides, primary_dim)
+        height, width = self.img_size
+        # The loss of the base class sums over pixels.
+        self.reconstruction = reconstruction / (in_chans * height * width)
+        layers: list[nn.Module] = []
+        chans, size = in_chans, self.img_size
+        for number, (out, kernel, stride) in enumerate(
+            zip(widths, kernels, strides, strict=True), 1
+        ):
+            size = size_after(f"convolution {number} of {len(widths)}", size, kernel, stride)
+            layers += [he_conv(chans, out, (kernel, kernel), stride), *activation(norm, out)]
+            chans = out
+        self.layers = nn.Sequential(*layers)
+        window = size if primary_kernel is None else (primary_kernel, primary_kernel)
+        left = [
+            (side - kernel) // primary_stride + 1 for side, kernel in zip(size, window, strict=True)
+        ]
+        if left != [1, 1]:
+            raise ValueError(
+                f"the primary capsules must see the whole map of {show_size(size)}, but windows of "
+                f"{show_size(window)} with stride {primary_stride} do not leave 1x1; leave out "
+                "primary_kernel to have it inferred"
+            )
+        self.primary = he_conv(chans, chans, window, primary_stride, groups=chans)
+        self.primary_dim = primary_dim
+        children = chans // primary_dim
+        # Keras counts every axis but the last as numbers that come in.
+        std = he_std(num_classes * children * primary_dim)
+        self.votes = VectorVotes(children, primary_dim, num_classes, dim, std)
+        self.routing = create_routing("self_attention", children, num_classes, dim)
+        draw = ConvolutionalDecoder if draw_by_convolutions else FullyConnectedDecoder
+        self.decoder = draw(num_classes * dim, in_chans, self.img_size) if decoder else None
+
+    def _check_layers(
+        self, widths: Sequence[int], kernels: Sequence[int], strides: Sequence[int], dim: int
+    ) -> None:
+        at_least("primary_dim", dim, 1)
+        if not widths or not len(widths) == len(kernels) == len(strides):
+            raise ValueError(
+                "widths, kernels and strides must have one number per convolution, got "
+                f"{list(widths)}, {list(kernels)} and {list(strides)}"
+            )
+        if widths[-1] % dim:
+            raise ValueError(
+                f"the last {widths[-1]} channels do not fall into capsules of {dim}; choose a "
+                "primary_dim that divides them"
+            )
+
+    def forward_features(self, images: ImageBatch) -> ClassCapsules:
+        """Images to one capsule per class."""
+        return self.route(images).capsules
+
+    def route(self, images: ImageBatch) -> Routed:
+        """Images to class capsules with the coupling of every primary capsule to them."""
+        self.check_images(images)
+        channels = self.primary(self.layers(images)).flatten(1)
+        count = channels.shape[1] // self.primary_dim
+        children = squash_exponential(channels.unflatten(1, (count, self.primary_dim)))
+        return self.routing(self.votes(children))  # type: ignore[no-any-return]
+
+
+def he_conv(
+    in_chans: int, chans: int, kernel_size: tuple[int, int], stride: int, groups: int = 1
+) -> nn.Conv2d:
+    """A convolution without padding, with He's start from a truncated normal distribution."""
+    conv = nn.Conv2d(in_chans, chans, kernel_size, stride, groups=groups)
+    std = he_std(in_chans // groups * kernel_size[0] * kernel_size[1])
+    nn.init.trunc_normal_(conv.weight, std=std, a=-2 * std, b=2 * std)
+    assert isinstance(conv.bias, Tensor)
+    nn.init.zeros_(conv.bias)
+    return conv
+
+
+def activation(norm: str, chans: int) -> tuple[nn.Module, nn.Module]:
+    """What follows a convolution: the non-linearity, then the norm, with Keras' constants."""
+    if norm == "batch":
+        return nn.ReLU(), nn.BatchNorm2d(chans, eps=1e-3, momentum=0.01)
+    if norm == "instance":
+        scaled = nn.InstanceNorm2d(chans, eps=1e-3, affine=True)
+        # As in the authors' code: the scale, too, starts around 0.
+        with torch.no_grad():
+            scaled.weight.uniform_(-0.05, 0.05)
+            scaled.bias.uniform_(-0.05, 0.05)
+        return nn.LeakyReLU(0.3), scaled
+    raise KeyError(unknown("norm", norm, ("batch", "instance")))
+
+
+PRESETS = {
+    "efficient_capsnet": Preset(
+        EfficientCapsNet, "self-attention routing (Efficient-CapsNet, Mazzia 2021), MNIST form"
+    ),
+    "efficient_capsnet_smallnorb": Preset(
+        EfficientCapsNet,
+        "self-attention routing (Efficient-CapsNet, Mazzia 2021), smallNORB form",
+        {
+            "num_classes": 5,
+            "in_chans": 2,
+            "img_size": 48,
+            "kernels": [7, 3, 3, 3],
+            "strides": [2, 1, 1, 2],
+            "norm": "instance",
+            "draw_by_convolutions": True,
+        },
+    ),
+}

@@ -1,0 +1,130 @@
+"""Matrix capsules with EM routing (Hinton, Sabour and Frosst, ICLR 2018).
+
+The layers are those of `matrix_capsules`. The class with the most active capsule is the prediction,
+and the spread loss asks it to lead all others by a margin that grows over the run.
+
+First weights, deviations and inverse temperatures follow the authors' code: about half of the
+capsules are active at the start. Its lambda is written here for the paper's cost, which has a
+factor 1/2 that the code leaves out.
+"""
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from clustercaps.layers import Size
+from clustercaps.losses import spread_loss, spread_margin
+from clustercaps.models.base import Lesson
+from clustercaps.models.peers.matrix_capsules import MatrixCapsNet
+from clustercaps.models.preset import Preset
+
+# What a number of a vote costs in the authors' code, times its learned bias.
+UNIT_COST = (math.log(2 * math.pi) + 1) / 2
+
+
+class EMCapsNet(MatrixCapsNet):
+    """Matrix capsules with EM routing; with the defaults, the network for smallNORB.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        width: Channels of the first convolution (A).
+        types: Types of primary capsules and of the two layers above (B, C, D).
+        side: Rows and columns of a pose.
+        iterations: Iterations of EM in every layer.
+        final_lambda: Inverse temperature of the convolutional layers.
+        class_lambda: Inverse temperature of the class capsules, smaller since more children vote.
+        smoothing: Share of the former mean in the new one; 0.1 in the authors' code.
+        vote_std: Deviation of the first vote matrices of the convolutional layers.
+        class_std: Deviation of the first vote matrices of the class capsules.
+        class_threshold: First activation logit of a class capsule that explains nothing.
+        coordinates: "centres" of receptive fields, "fractions" of the map or "none".
+        coordinate_indices: Which numbers of the pose get row and column.
+        margin_pace: Steps that the rise of the margin is measured in; it is over after 8.
+        checkpoint: Compute votes and routing again in the backward pass, to save memory.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 5,
+        in_chans: int = 2,
+        img_size: Size = 32,
+        width: int = 32,
+        types: Sequence[int] = (32, 32, 32),
+        side: int = 4,
+        iterations: int = 3,
+        final_lambda: float = 0.02,
+        class_lambda: float = 0.005,
+        smoothing: float = 0.0,
+        vote_std: float = 0.3,
+        class_std: float = 0.01,
+        class_threshold: float = -12.5,
+        coordinates: str = "centres",
+        coordinate_indices: Sequence[int] | None = None,
+        margin_pace: float = 5e4,
+        checkpoint: bool = False,
+    ) -> None:
+        shared = {"iterations": iterations, "smoothing": smoothing}
+        super().__init__(
+            num_classes,
+            in_chans,
+            img_size,
+            width,
+            types,
+            side,
+            "em",
+            routing_options={**shared, "final_lambda": final_lambda, "beta_u": UNIT_COST / 2},
+            class_options={
+                **shared,
+                "final_lambda": class_lambda,
+                "beta_u": 2 * UNIT_COST,
+                "beta_a": class_threshold / class_lambda,
+            },
+            vote_std=vote_std,
+            class_std=class_std,
+            coordinates=coordinates,
+            coordinate_indices=coordinate_indices,
+            primary_shift=-1.0,
+            checkpoint=checkpoint,
+        )
+        if margin_pace <= 0:
+            raise ValueError(f"margin_pace must be positive, got {margin_pace}")
+        self.margin_pace = margin_pace
+        _draw(self.conv.weight, 0.05)
+        assert self.conv.bias is not None
+        assert self.primary.logits is not None
+        nn.init.constant_(self.conv.bias, 0.1)
+        _draw(self.primary.poses.weight, 0.5)
+        _draw(self.primary.logits.weight, 3.0)
+
+    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+        """Spread loss with the margin of this step."""
+        activations = self(lesson.images)
+        margin = spread_margin(lesson.step, pace=self.margin_pace)
+        return spread_loss(activations, lesson.labels, margin), activations
+
+
+def _draw(weight: Tensor, std: float) -> None:
+    nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
+
+
+PRESETS = {
+    "em_smallnorb": Preset(EMCapsNet, "EM routing (Hinton 2018), smallNORB form, 4x4 poses"),
+    "em_small": Preset(
+        EMCapsNet,
+        "EM routing, small smallNORB form",
+        {"width": 64, "types": [8, 16, 16]},
+    ),
+    "em_cifar10": Preset(
+        EMCapsNet,
+        "EM routing, CIFAR-10 form: 256 channels",
+        {"num_classes": 10, "in_chans": 3, "width": 256},
+    ),
+    "em_mnist": Preset(
+        EMCapsNet,
+        "EM routing, MNIST form",
+        {"num_classes": 10, "in_chans": 1, "img_size": 28},
+    ),
+}

@@ -1,0 +1,156 @@
+"""Heinsen's network for smallNORB: convolutions with coordinates, and two routings.
+
+Heinsen, "An algorithm for routing capsules in all domains", 2019 (arXiv 1911.00792). Every capsule
+of every position votes in the first routing, with matrices that all of them share; the second one
+goes to the classes, whose activations are the logits.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from clustercaps.errors import at_least
+from clustercaps.layers import ImageBatch, Size
+from clustercaps.models.base import ImageClassifier
+from clustercaps.models.peers.sizes import size_after
+from clustercaps.models.preset import Preset
+from clustercaps.routing.base import Routed
+from clustercaps.routing.heinsen import HeinsenRouting
+
+
+class HeinsenCapsules(nn.Module):
+    """Votes by matrices and shifts, and Heinsen's routing.
+
+    Args:
+        children: Children.
+        parents: Parents.
+        side: Rows and columns of a pose.
+        iterations: Times that parents are computed.
+        shared: One matrix, shift, gain and loss for every parent, whatever the child.
+    """
+
+    def __init__(
+        self, children: int, parents: int, side: int, iterations: int, shared: bool
+    ) -> None:
+        super().__init__()
+        own = 1 if shared else children
+        self.weight = nn.Parameter(torch.randn(own, parents, side, side) / side)
+        self.bias = nn.Parameter(torch.zeros(own, parents, side, side))
+        self.routing = HeinsenRouting(children, parents, side * side, iterations, shared)
+
+    def forward(
+        self,
+        poses: Float[Tensor, "batch children rows columns"],
+        scores: Float[Tensor, "batch children"],
+    ) -> Routed:
+        """Children and their scores to parents and theirs."""
+        # In memory [B, parents, children, numbers]: the sums over children then need no copy.
+        if self.weight.shape[0] == 1:
+            votes = torch.einsum("bicd,jdh->bjich", poses, self.weight[0])
+        else:
+            votes = torch.einsum("bicd,ijdh->bjich", poses, self.weight)
+        votes = votes.contiguous() + self.bias.transpose(0, 1)
+        return self.routing(votes.flatten(3).transpose(1, 2), scores)  # type: ignore[no-any-return]
+
+
+class HeinsenNet(ImageClassifier):
+    """Convolutions, scores and poses by 1x1 convolutions, two routings.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels; a stereo pair has 2.
+        img_size: Height and width of the images.
+        width: Channels of the convolutions.
+        strides: Steps of the 3x3 convolutions, which have no padding.
+        types: Capsules at every position.
+        parents: Capsules between the two routings.
+        side: Rows and columns of a pose.
+        iterations: Times that parents are computed.
+        checkpoint: Save memory in training: the first routing, whose votes are large, takes one
+            image at a time and is computed a second time for the gradients.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 5,
+        in_chans: int = 2,
+        img_size: Size = 96,
+        width: int = 64,
+        strides: list[int] | tuple[int, ...] = (1, 2, 1, 2, 1, 2),
+        types: int = 64,
+        parents: int = 64,
+        side: int = 4,
+        iterations: int = 3,
+        checkpoint: bool = False,
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size)
+        at_least("num_classes", num_classes, 1)
+        sizes = {"width": width, "types": types, "parents": parents, "side": side}
+        for name, value in sizes.items():
+            at_least(name, value, 1)
+        self.types, self.parents, self.side = types, parents, side
+        self.iterations, self.checkpoint = iterations, checkpoint
+        height, width_of_image = size = self.img_size
+        rows = torch.linspace(-1, 1, height).view(-1, 1).expand(size)
+        columns = torch.linspace(-1, 1, width_of_image).expand(size)
+        # Not in the state dict: it follows from the size.
+        self.register_buffer("coordinates", torch.stack([rows, columns])[None], persistent=False)
+        # Two more channels tell every pixel where it is.
+        chans = in_chans + 2
+        layers: list[nn.Module] = []
+        for number, stride in enumerate(strides, 1):
+            size = size_after(f"convolution {number} of {len(strides)}", size, 3, stride)
+            layers += [nn.BatchNorm2d(chans), nn.Conv2d(chans, width, 3, stride), nn.SiLU()]
+            chans = width
+        self.layers = nn.Sequential(*layers)
+        self.score = nn.Sequential(nn.BatchNorm2d(chans), nn.Conv2d(chans, types, 1))
+        self.pose = nn.Sequential(nn.BatchNorm2d(chans), nn.Conv2d(chans, types * side**2, 1))
+        children = types * size[0] * size[1]
+        self.capsules = HeinsenCapsules(children, parents, side, iterations, shared=True)
+        self._build_classes()
+
+    def _build_classes(self) -> None:
+        self.classes = HeinsenCapsules(
+            self.parents, self.num_classes, self.side, self.iterations, shared=False
+        )
+
+    def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch parents numbers"]:
+        """Images to the capsules below the classes: score first, then the pose."""
+        self.check_images(images)
+        places = self.get_buffer("coordinates").to(images.dtype)
+        places = places.expand(images.shape[0], -1, -1, -1)
+        maps = self.layers(torch.cat([images, places], 1))
+        scores = self.score(maps).flatten(1)
+        poses = self.pose(maps).unflatten(1, (self.types, self.side, self.side))
+        poses = poses.permute(0, 1, 4, 5, 2, 3).flatten(1, 3)
+        if self.checkpoint and torch.is_grad_enabled():
+            images_apart = zip(poses.split(1), scores.split(1), strict=True)
+            parts = [checkpoint(self._route, *one, use_reentrant=False) for one in images_apart]
+            return torch.cat(parts)
+        return self._route(poses, scores)
+
+    def _route(self, poses: Tensor, scores: Tensor) -> Tensor:
+        routed = self.capsules(poses, scores)
+        return torch.cat([routed.activations.unsqueeze(2), routed.capsules], 2)
+
+    def forward_head(
+        self, features: Float[Tensor, "batch parents numbers"], pre_logits: bool = False
+    ) -> Tensor:
+        """Capsules to the scores of the classes; with `pre_logits`, to one flat vector."""
+        if pre_logits:
+            return features.flatten(1)
+        poses = features[..., 1:].unflatten(2, (self.side, self.side))
+        logits: Tensor = self.classes(poses, features[..., 0]).activations
+        return logits
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """A fresh second routing for that many classes; the rest keeps its weights."""
+        at_least("num_classes", num_classes, 1)
+        like = next(self.parameters())
+        self.set_num_classes(num_classes)
+        self._build_classes()
+        self.classes.to(device=like.device, dtype=like.dtype)
+
+
+PRESETS = {"heinsen_smallnorb": Preset(HeinsenNet, "Heinsen's routing (2019), smallNORB form")}

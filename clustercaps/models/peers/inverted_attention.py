@@ -1,0 +1,151 @@
+"""Capsules with inverted dot-product attention, after a convolution or a small ResNet.
+
+Tsai, Srivastava, Goh and Salakhutdinov, "Capsules with inverted dot-product attention routing",
+ICLR 2020: primary capsules by a 1x1 convolution, convolutional capsule layers, a fully connected
+layer with a capsule per class, and one linear unit, shared by the classes, that reads their scores.
+
+The layers of the network with a ResNet are those of the authors' code. That code has no settings of
+the small network of 560 K parameters; `inverted_attention` is the reading that has that size.
+"""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clustercaps.errors import at_least, unknown
+from clustercaps.layers import ImageBatch, Size
+from clustercaps.models.base import ImageClassifier
+from clustercaps.models.peers.inverted_layers import (
+    CapsuleNorm,
+    InvertedCapsules,
+    InvertedCapsules2d,
+)
+from clustercaps.models.peers.resnet import ResNetFront
+from clustercaps.models.peers.sizes import size_after
+from clustercaps.models.preset import Preset
+
+
+class InvertedAttentionNet(ImageClassifier):
+    """Front, primary capsules, capsule layers that route together, shared linear score.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        front: "simple", a 3x3 convolution of stride 2 with ReLU, or "resnet", 3 and 4 basic blocks.
+        width: Channels of the front's maps; the first stage of the ResNet has half.
+        types: Capsule types of the primary and of the convolutional layers.
+        dim: Numbers in a capsule; a square number for matrix capsules.
+        matrix: Whether capsules are matrices; otherwise they are vectors.
+        primary_kernel: Side of the window of the convolution to primary capsules.
+        primary_stride: Its step.
+        strides: Steps of the convolutional capsule layers, which have 3x3 windows.
+        hidden: Capsules of a fully connected layer before the classes; 0 for none.
+        iterations: Times that parents are computed; 1 is a network without routing.
+        concurrent: All layers iterate together, each from what all were in the last pass; otherwise
+            each layer iterates before the next one starts.
+        checkpoint: Save memory by computing votes a second time for the gradients.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 3,
+        img_size: Size = 32,
+        front: str = "simple",
+        width: int = 256,
+        types: int = 32,
+        dim: int = 16,
+        matrix: bool = True,
+        primary_kernel: int = 1,
+        primary_stride: int = 1,
+        strides: list[int] | tuple[int, ...] = (2, 1),
+        hidden: int = 0,
+        iterations: int = 2,
+        concurrent: bool = True,
+        checkpoint: bool = False,
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size)
+        at_least("num_classes", num_classes, 1)
+        at_least("iterations", iterations, 1)
+        at_least("hidden", hidden, 0)
+        self.iterations, self.concurrent = iterations, concurrent
+        if front == "simple":
+            self.front: nn.Module = nn.Sequential(nn.Conv2d(in_chans, width, 3, 2, 1), nn.ReLU())
+            size = size_after("the front", self.img_size, 3, 2, 1)
+        elif front == "resnet":
+            at_least("width", width, 2)
+            resnet = ResNetFront(in_chans, [(width // 2, 3), (width, 4)], learned_shortcut=True)
+            self.front, size = resnet, resnet.out_size(self.img_size)
+        else:
+            raise KeyError(unknown("front", front, ("simple", "resnet")))
+        size = size_after("the primary capsules", size, primary_kernel, primary_stride)
+        self.primary = nn.Conv2d(width, types * dim, primary_kernel, primary_stride, bias=False)
+        self.primary_norm = CapsuleNorm(dim)
+        self.types, self.dim, self.matrix, self.checkpoint = types, dim, matrix, checkpoint
+        layers = []
+        for number, stride in enumerate(strides, 1):
+            size = size_after(f"capsule layer {number} of {len(strides)}", size, 3, stride)
+            layers.append(InvertedCapsules2d(types, dim, types, dim, 3, stride, matrix, checkpoint))
+        self.child_count = types * size[0] * size[1]
+        if hidden:
+            layers.append(self._connect(self.child_count, hidden))
+            self.child_count = hidden
+        self.capsules = nn.ModuleList(layers)
+        self._build_classes()
+
+    def _connect(self, children: int, parents: int) -> InvertedCapsules:
+        return InvertedCapsules(
+            children, self.dim, parents, self.dim, matrix=self.matrix, checkpoint=self.checkpoint
+        )
+
+    def _build_classes(self) -> None:
+        self.classes = self._connect(self.child_count, self.num_classes)
+        self.head = nn.Linear(self.dim, 1)
+
+    def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch classes dim"]:
+        """Images to one capsule per class."""
+        return self.route(images)[-1].flatten(2)
+
+    def route(self, images: ImageBatch) -> list[Tensor]:
+        """Images to the capsules [B, types, dim, H, W] of every layer, the primary ones first."""
+        self.check_images(images)
+        primary = self.primary_norm(self.primary(self.front(images)).unflatten(1, (-1, self.dim)))
+        layers = [*self.capsules, self.classes]
+        poses = [primary]
+        for layer in layers:
+            poses.append(layer(poses[-1], iterations=1 if self.concurrent else self.iterations))
+        if self.concurrent:
+            for _ in range(self.iterations - 1):
+                # All layers read the last pass: nothing of this one is seen before the next.
+                pairs = zip(layers, poses, poses[1:], strict=False)
+                poses = [primary, *(layer(below, query) for layer, below, query in pairs)]
+        return poses
+
+    def forward_head(
+        self, features: Float[Tensor, "batch classes dim"], pre_logits: bool = False
+    ) -> Tensor:
+        """Class capsules to logits; with `pre_logits`, to the flat vector of all capsules."""
+        return features.flatten(1) if pre_logits else self.head(features).squeeze(-1)
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Fresh class capsules and score for that many classes; the rest keeps its weights."""
+        at_least("num_classes", num_classes, 1)
+        like = next(self.parameters())
+        self.set_num_classes(num_classes)
+        self._build_classes()
+        self.classes.to(device=like.device, dtype=like.dtype)
+        self.head.to(device=like.device, dtype=like.dtype)
+
+
+PRESETS = {
+    "inverted_attention": Preset(
+        InvertedAttentionNet,
+        "inverted attention (Tsai 2020), one convolution before it",
+        reconstruction=True,
+    ),
+    "inverted_attention_resnet": Preset(
+        InvertedAttentionNet,
+        "inverted attention (Tsai 2020) after a ResNet, CIFAR-10 form",
+        {"front": "resnet", "width": 128},
+    ),
+}

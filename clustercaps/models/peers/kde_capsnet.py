@@ -1,0 +1,163 @@
+"""The networks of FRMS and FREM: convolutions, then two layers of capsules by density estimation.
+
+Zhang, Zhao, Wu and Zhou, "Fast dynamic routing based on weighted kernel density estimation", arXiv
+1805.10807, 2018. A reconstruction: the paper's code is not public. What is known is that
+convolutions come before the capsules, that images are 64x64, and that there are about 1.2M
+parameters; the layers below were chosen to match, and have 1,240,480 for FRMS (FREM: two more, the
+widths of its kernels) on 64x64 images in colour. The margin loss is our choice as well.
+
+A class capsule has the direction of its pose, and the activation of the routing as its length: for
+FRMS that is the length of the pose itself, for FREM the share of the children that the class won.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clustercaps.errors import at_least
+from clustercaps.layers import ImageBatch, Size
+from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
+from clustercaps.models.preset import Preset
+from clustercaps.primary import PrimaryCapsules, conv_size
+from clustercaps.routing import Routed, create_routing
+from clustercaps.routing.squash import length
+from clustercaps.votes import VectorVotes
+
+
+class WindowVotes(nn.Module):
+    """Votes of the capsules in a window for the parents above it, the same at every place.
+
+    Args:
+        types: Child capsules at a place.
+        in_dim: Numbers in a child capsule.
+        parents: Parents at a place.
+        dim: Numbers in a vote.
+        kernel_size: Side of the window.
+        stride: Its step.
+        std: Deviation of the first weights.
+    """
+
+    def __init__(
+        self,
+        types: int,
+        in_dim: int,
+        parents: int,
+        dim: int,
+        kernel_size: int = 3,
+        stride: int = 2,
+        std: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.kernel_size, self.stride = kernel_size, stride
+        shape = (types, kernel_size, kernel_size, parents, dim, in_dim)
+        self.weight = nn.Parameter(torch.empty(shape))
+        nn.init.trunc_normal_(self.weight, std=std, a=-2 * std, b=2 * std)
+
+    def forward(
+        self, capsules: Float[Tensor, "batch types in_dim height width"]
+    ) -> Float[Tensor, "batch children parents dim out_height out_width"]:
+        """Capsules to votes; children are types x rows x columns of the window."""
+        votes = torch.einsum("tklpde,bteyxkl->btklpdyx", self.weight, self.windows(capsules))
+        return votes.flatten(1, 3)
+
+    def windows(
+        self, maps: Float[Tensor, "*rest height width"]
+    ) -> Float[Tensor, "*rest out_height out_width kernel kernel"]:
+        """What every window sees, as a view."""
+        size, step = self.kernel_size, self.stride
+        return maps.unfold(-2, size, step).unfold(-2, size, step)
+
+    def spread(
+        self, activations: Float[Tensor, "batch types height width"]
+    ) -> Float[Tensor, "batch children out_height out_width"]:
+        """Activations of the children of every window, in the order of their votes."""
+        return self.windows(activations).permute(0, 1, 4, 5, 2, 3).flatten(1, 3)
+
+
+class KDECapsNet(LengthClassifier):
+    """Two convolutions, primary capsules, a layer of capsules in windows, class capsules.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        widths: Channels of the two convolutions.
+        types: Capsule types at a place, in both layers below the classes.
+        dim: Numbers in a capsule.
+        routing: A routing with activations of children and parents, "frms" or "frem".
+        routing_options: Arguments of that routing, such as `{"iterations": 1}`.
+        vote_std: Deviation of the first vote matrices: votes are averaged, not added, and so start
+            larger than for dynamic routing.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 3,
+        img_size: Size = 64,
+        widths: tuple[int, int] | list[int] = (64, 96),
+        types: int = 16,
+        dim: int = 16,
+        routing: str = "frms",
+        routing_options: dict[str, Any] | None = None,
+        vote_std: float = 1.0,
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size, reconstruction=0.0)
+        for name, value in (("types", types), ("dim", dim)):
+            at_least(name, value, 1)
+        if len(widths) != 2:
+            raise ValueError(f"widths must be two numbers of channels, got {widths}")
+        first, second = widths
+        self.stem = nn.Sequential(
+            nn.Conv2d(in_chans, first, 5, stride=2, padding=2),
+            nn.BatchNorm2d(first),
+            nn.ReLU(),
+            nn.Conv2d(first, second, 3, stride=2, padding=1),
+            nn.BatchNorm2d(second),
+            nn.ReLU(),
+        )
+        size = conv_size(conv_size(self.img_size, 5, 2, 2), 3, 2, 1)
+        self.primary = PrimaryCapsules(second, types, dim, 3, 2, 1)
+        self.primary_size = conv_size(size, 3, 2, 1)
+        self.types = types
+        options = routing_options or {}
+        self.window_votes = WindowVotes(types, dim, types, dim, std=vote_std)
+        self.window_routing = create_routing(routing, types * 9, types, dim, **options)
+        height, width = conv_size(self.primary_size, 3, 2, layer="windows of capsules")
+        children = types * height * width
+        self.votes = VectorVotes(children, dim, num_classes, dim, vote_std)
+        self.routing = create_routing(routing, children, num_classes, dim, **options)
+        self.decoder = None
+
+    def forward_features(self, images: ImageBatch) -> ClassCapsules:
+        """Images to one capsule per class, with its activation as length."""
+        capsules, activations, _ = self.route(images)
+        assert activations is not None
+        return capsules / length(capsules, keepdim=True) * activations.unsqueeze(2)
+
+    def route(self, images: ImageBatch) -> Routed:
+        """Images to class poses, activations, and the coupling of every child to them."""
+        self.check_images(images)
+        flat = self.primary(self.stem(images))
+        poses = flat.unflatten(1, (self.types, *self.primary_size)).permute(0, 1, 4, 2, 3)
+        seen = self.window_votes.spread(length(poses, dim=2))
+        poses, activations, _ = self.window_routing(self.window_votes(poses), seen)
+        # Types first, then rows and columns, with the numbers of a capsule last.
+        children = poses.permute(0, 1, 3, 4, 2).flatten(1, 3)
+        return self.routing(self.votes(children), activations.flatten(1))  # type: ignore[no-any-return]
+
+
+PRESETS = {
+    "frms_capsnet": Preset(
+        KDECapsNet, "mean-shift routing (Zhang 2018), about 1.2M parameters", reconstruction=True
+    ),
+    "frem_capsnet": Preset(
+        KDECapsNet,
+        "routing by a mixture of kernels (Zhang 2018), about 1.2M parameters",
+        # The first width is about the distance of the first votes to their mean.
+        {"routing": "frem", "routing_options": {"bandwidth": 2.0}, "vote_std": 0.5},
+        reconstruction=True,
+    ),
+}

@@ -1,0 +1,194 @@
+"""The skeleton of networks with matrix capsules: EM, variational Bayes and attentive routing.
+
+Hinton, Sabour and Frosst, "Matrix capsules with EM routing", ICLR 2018: a 5x5 convolution of stride
+2, primary capsules by a 1x1 convolution, two convolutional capsule layers with windows of 3x3 and
+strides 2 and 1, and one capsule per class that all positions vote for, with the same weights and
+their coordinates added.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clustercaps.errors import unknown
+from clustercaps.layers import ImageBatch, Size
+from clustercaps.matrix_layers import (
+    CapsuleNorm,
+    MatrixClassCapsules,
+    MatrixConvCapsules,
+    PrimaryMatrixCapsules,
+)
+from clustercaps.models.base import ImageClassifier
+from clustercaps.primary import conv_size
+from clustercaps.routing import Routed, get_routing
+from clustercaps.votes import CoordinateAddition, receptive_centres
+
+# Kernel size and stride of the layers that shrink the maps.
+LAYERS = {"conv": (5, 2), "capsules 1": (3, 2), "capsules 2": (3, 1)}
+
+
+class MatrixCapsNet(ImageClassifier):
+    """Convolution, primary capsules, two convolutional capsule layers, class capsules.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        width: Channels of the first convolution (A).
+        types: Types of primary capsules and of the two layers above (B, C, D).
+        side: Rows and columns of a pose.
+        routing: A name from `clustercaps.list_routings()`.
+        routing_options: Arguments of the routing in both convolutional layers.
+        class_options: Arguments of the routing to the class capsules.
+        vote_std: Deviation of the first vote matrices of the convolutional layers; None for
+            Glorot's.
+        class_std: The same for the class capsules.
+        coordinates: What is added to votes for classes: "centres" of receptive fields in pixels /
+            100 from the middle of the image; "fractions" (k + 1) / (10 F) at place k of F; "none".
+        coordinate_indices: Which numbers of the pose get row and column; 3 and 7 for 4x4.
+        batch_norm: Normalise the first convolution, all poses and all logits over the batch.
+        primary_bias: Whether the primary capsules' convolution shifts.
+        primary_shift: Added to the logits of the primary capsules' activations.
+        checkpoint: Compute votes and routing again in the backward pass, to save memory.
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        in_chans: int,
+        img_size: Size,
+        width: int,
+        types: Sequence[int],
+        side: int,
+        routing: str,
+        routing_options: dict[str, Any] | None = None,
+        class_options: dict[str, Any] | None = None,
+        vote_std: float | None = None,
+        class_std: float | None = None,
+        coordinates: str = "centres",
+        coordinate_indices: Sequence[int] | None = None,
+        batch_norm: bool = False,
+        primary_bias: bool = False,
+        primary_shift: float = 0.0,
+        checkpoint: bool = False,
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size)
+        if num_classes < 1:
+            raise ValueError("class capsules need num_classes of at least 1, got 0")
+        if len(types) != 3:
+            raise ValueError(
+                "types are those of primary capsules and of two layers: three numbers, got "
+                f"{list(types)}"
+            )
+        if coordinates not in ("centres", "fractions", "none"):
+            raise KeyError(unknown("coordinates", coordinates, ("centres", "fractions", "none")))
+        sizes = map_sizes(self.img_size)
+        kernel_size, stride = LAYERS["conv"]
+        self.conv = nn.Conv2d(in_chans, width, kernel_size, stride, bias=not batch_norm)
+        self.conv_norm = nn.BatchNorm2d(width) if batch_norm else nn.Identity()
+        kind = get_routing(routing)
+        self.logits = kind.activations_are_logits
+        self.primary = PrimaryMatrixCapsules(
+            width, types[0], side, kind.takes_activations, primary_bias, primary_shift
+        )
+        self.primary_norm = CapsuleNorm(types[0], affine=True) if batch_norm else None
+        shared: dict[str, Any] = {
+            "routing": routing,
+            "side": side,
+            "norm": batch_norm,
+            "checkpoint": checkpoint,
+        }
+        self.layers = nn.ModuleList(
+            MatrixConvCapsules(
+                children,
+                parents,
+                in_size,
+                kernel_size=LAYERS[name][0],
+                stride=LAYERS[name][1],
+                std=vote_std,
+                options=routing_options,
+                **shared,
+            )
+            for children, parents, in_size, name in zip(
+                types[:2], types[1:], sizes, ("capsules 1", "capsules 2"), strict=False
+            )
+        )
+        self.types, self.side, self.map_size = types, side, sizes[-1]
+        self._coordinates, self._indices = coordinates, coordinate_indices
+        self._shared = {**shared, "std": class_std, "options": class_options}
+        self.classes = self._class_capsules()
+
+    def _class_capsules(self) -> MatrixClassCapsules:
+        return MatrixClassCapsules(
+            self.types[-1],
+            self.num_classes,
+            self.map_size,
+            coordinates=self._coordinate_addition(),
+            **self._shared,
+        )
+
+    def _coordinate_addition(self) -> CoordinateAddition | None:
+        if self._coordinates == "none":
+            return None
+        if self._coordinates == "fractions":
+            rows, columns = ([(k + 1) / (10 * n) for k in range(n)] for n in self.map_size)
+        else:
+            rows, columns = (
+                receptive_centres(count, side, list(LAYERS.values()))
+                for count, side in zip(self.map_size, self.img_size, strict=True)
+            )
+        return CoordinateAddition(rows, columns, self.side, self._indices)
+
+    def route(self, images: ImageBatch) -> list[Routed]:
+        """Images to the capsules of all layers above the primary ones, with their couplings."""
+        self.check_images(images)
+        poses, activations = self.primary(self.conv_norm(self.conv(images)).relu())
+        if self.primary_norm is not None:
+            poses, activations = self.primary_norm(poses, activations)
+        if activations is not None and not self.logits:
+            activations = activations.sigmoid()
+        routed = []
+        for layer in (*self.layers, self.classes):
+            routed.append(layer(poses, activations))
+            poses, activations = self.between(routed[-1].capsules), routed[-1].activations
+        return routed
+
+    def between(self, poses: Tensor) -> Tensor:
+        """What happens to poses on their way to the next layer: nothing, unless overridden."""
+        return poses
+
+    def forward_features(self, images: ImageBatch) -> Tensor:
+        """Images to class capsules [B, num_classes, side^2 + 1]: pose and, last, activation."""
+        capsules, activations, _ = self.route(images)[-1]
+        if activations is None:
+            return capsules
+        activations = activations.sigmoid() if self.logits else activations
+        return torch.cat([capsules, activations.unsqueeze(2)], 2)
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        """Class capsules to their activations; with `pre_logits`, to the flat vector of all."""
+        return features.flatten(1) if pre_logits else features[..., -1]
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Fresh class capsules for that many classes; the rest keeps its weights."""
+        if num_classes < 1:
+            raise ValueError(f"class capsules need num_classes of at least 1, got {num_classes}")
+        like = next(self.parameters())
+        self.set_num_classes(num_classes)
+        self.classes = self._class_capsules().to(device=like.device, dtype=like.dtype)
+
+
+def map_sizes(img_size: tuple[int, int]) -> list[tuple[int, int]]:
+    """Sizes of the maps of primary capsules and the two layers above."""
+    sizes, size = [], img_size
+    for name, (kernel_size, stride) in LAYERS.items():
+        try:
+            size = conv_size(size, kernel_size, stride)
+        except ValueError as error:
+            raise ValueError(
+                f"layer {name!r}: {error}. The smallest images that work are 17x17"
+            ) from error
+        sizes.append(size)
+    return sizes

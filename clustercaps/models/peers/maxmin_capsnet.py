@@ -1,0 +1,19 @@
+"""The capsule network of dynamic routing with max-min normalisation in place of the softmax.
+
+Zhao, Kleinhans, Sandhu, Patel and Unnikrishnan, "Capsule networks with max-min normalization",
+arXiv 1903.09662, 2019. Layers and size are those of `capsnet`. The axis of the normalisation is our
+reading; `routing_options={"axis": "children"}` is the other.
+"""
+
+from clustercaps.models.peers.capsnet import CapsNet
+from clustercaps.models.preset import Preset
+
+PRESETS = {
+    "maxmin_capsnet": Preset(
+        CapsNet,
+        "max-min routing (Zhao 2019) in the network of dynamic routing",
+        # Couplings near 1 add up ten times as much as a softmax over ten classes.
+        {"routing": "max_min", "vote_std": 0.01},
+        reconstruction=True,
+    ),
+}

@@ -1,0 +1,191 @@
+"""Self-routing capsules after a ResNet-20.
+
+Hahn, Pyeon and Kim, "Self-routing capsule networks", NeurIPS 2019. Two convolutions make the poses
+and the activations of the primary capsules; convolutional capsule layers may follow; the class
+layer reads all capsules of the last map and gives only activations, which sum to 1. Their
+logarithms are the logits, so that cross-entropy is minus the log-likelihood of the right class.
+"""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clustercaps.errors import at_least
+from clustercaps.layers import ImageBatch, Size
+from clustercaps.models.base import ImageClassifier
+from clustercaps.models.peers.resnet import ResNetFront
+from clustercaps.models.preset import Preset
+from clustercaps.routing.self_routing import SelfRouting, parent_activations, self_coupling
+
+Poses = Float[Tensor, "batch types dim height width"]
+Activations = Float[Tensor, "batch types height width"]
+# Before the logarithm of an activation that may be 0.
+SMALLEST = 1e-8
+
+
+class SelfRoutingCapsules2d(nn.Module):
+    """Parents at every position from the children in a window, with batch norm of their poses.
+
+    Zeros around the maps are children that are not there: their activation is 0.
+
+    Args:
+        in_types: Child capsule types.
+        types: Parent capsule types.
+        dim: Numbers in a pose, below and above.
+        stride: Step of the 3x3 window.
+    """
+
+    def __init__(self, in_types: int, types: int, dim: int, stride: int) -> None:
+        super().__init__()
+        at_least("stride", stride, 1)
+        self.stride = stride
+        children = in_types * 9
+        self.weight = nn.Parameter(torch.empty(children, types, dim, dim))
+        # He's bound, with the parents of a child as its fan-in, as in the authors' code.
+        bound = math.sqrt(6 / (types * dim * dim))
+        nn.init.uniform_(self.weight, -bound, bound)
+        self.routing = SelfRouting(children, types, dim)
+        self.norm = nn.BatchNorm2d(types * dim)
+
+    def forward(
+        self,
+        poses: Float[Tensor, "batch in_types dim in_height in_width"],
+        activations: Float[Tensor, "batch in_types in_height in_width"],
+    ) -> tuple[Poses, Activations]:
+        """Children to parents."""
+        windows = self._windows(poses)
+        votes = torch.einsum("ijde,biehw->bijdhw", self.weight, windows)
+        routed = self.routing(votes, self._windows(activations.unsqueeze(2)).squeeze(2), windows)
+        capsules = routed.capsules
+        normed = self.norm(capsules.flatten(1, 2)).view_as(capsules)
+        return normed, routed.activations
+
+    def _windows(
+        self, maps: Float[Tensor, "batch in_types dim in_height in_width"]
+    ) -> Float[Tensor, "batch children dim height width"]:
+        """What every window sees, ordered by type, then row and column of the window."""
+        types, dim, height, width = maps.shape[1:]
+        size = [(side - 1) // self.stride + 1 for side in (height, width)]
+        columns = F.unfold(maps.flatten(1, 2), 3, padding=1, stride=self.stride)
+        children = columns.unflatten(1, (types, dim, 9)).transpose(2, 3).flatten(1, 2)
+        return children.unflatten(3, size)  # type: ignore[no-any-return]
+
+
+class SelfRoutingClasses(nn.Module):
+    """Class activations from all capsules of a map: gates alone, because classes have no poses.
+
+    Args:
+        children: Capsules of the map.
+        dim: Numbers in a pose.
+        num_classes: Classes.
+    """
+
+    def __init__(self, children: int, dim: int, num_classes: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(children, num_classes, dim))
+        self.bias = nn.Parameter(torch.zeros(children, num_classes))
+
+    def forward(
+        self,
+        poses: Float[Tensor, "batch children dim"],
+        activations: Float[Tensor, "batch children"],
+    ) -> Float[Tensor, "batch classes"]:
+        """Capsules to the share of all activations that every class gets."""
+        wide = torch.promote_types(poses.dtype, torch.float32)
+        kind = poses.device.type
+        # As in every routing: no sums in half precision.
+        with torch.autocast("cpu" if kind == "meta" else kind, enabled=False):
+            coupling = self_coupling(poses.to(wide), self.weight, self.bias)
+            return parent_activations(coupling, activations.to(wide))
+
+
+class SelfRoutingNet(ImageClassifier):
+    """ResNet, primary capsules, capsule layers, classes.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        width: Channels of the first of the ResNet's three stages; each other has twice as many.
+        blocks: Basic blocks of each stage; 3 is a ResNet-20.
+        types: Capsule types.
+        dim: Numbers in a pose.
+        strides: Steps of the convolutional capsule layers between primary and class capsules.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_chans: int = 3,
+        img_size: Size = 32,
+        width: int = 16,
+        blocks: int = 3,
+        types: int = 32,
+        dim: int = 16,
+        strides: list[int] | tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size)
+        at_least("num_classes", num_classes, 1)
+        for name, value in (("width", width), ("blocks", blocks), ("types", types), ("dim", dim)):
+            at_least(name, value, 1)
+        stages = [(width, blocks), (2 * width, blocks), (4 * width, blocks)]
+        self.front = ResNetFront(in_chans, stages, learned_shortcut=False)
+        chans = self.front.out_chans
+        self.activation = nn.Sequential(
+            nn.Conv2d(chans, types, 3, padding=1, bias=False), nn.BatchNorm2d(types), nn.Sigmoid()
+        )
+        self.pose = nn.Sequential(
+            nn.Conv2d(chans, types * dim, 3, padding=1, bias=False), nn.BatchNorm2d(types * dim)
+        )
+        self.capsules = nn.ModuleList(
+            SelfRoutingCapsules2d(types, types, dim, stride) for stride in strides
+        )
+        height, width_of_map = self.front.out_size(self.img_size)
+        for stride in strides:
+            height, width_of_map = -(-height // stride), -(-width_of_map // stride)
+        self.types, self.dim = types, dim
+        self.child_count = types * height * width_of_map
+        self.classes = SelfRoutingClasses(self.child_count, dim, num_classes)
+
+    def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch children numbers"]:
+        """Images to the capsules below the classes: activation first, then the pose."""
+        self.check_images(images)
+        maps = self.front(images)
+        activations = self.activation(maps)
+        poses = self.pose(maps).unflatten(1, (self.types, self.dim))
+        for layer in self.capsules:
+            poses, activations = layer(poses, activations)
+        both = torch.cat([activations.unsqueeze(2), poses], 2)
+        return both.permute(0, 1, 3, 4, 2).flatten(1, 3)
+
+    def forward_head(
+        self, features: Float[Tensor, "batch children numbers"], pre_logits: bool = False
+    ) -> Tensor:
+        """Capsules to logarithms of class activations; with `pre_logits`, to one flat vector."""
+        if pre_logits:
+            return features.flatten(1)
+        shares: Tensor = self.classes(features[..., 1:], features[..., 0])
+        return (shares + SMALLEST).log()
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """A fresh class layer for that many classes; the rest keeps its weights."""
+        at_least("num_classes", num_classes, 1)
+        like = next(self.parameters())
+        self.set_num_classes(num_classes)
+        self.classes = SelfRoutingClasses(self.child_count, self.dim, num_classes)
+        self.classes.to(device=like.device, dtype=like.dtype)
+
+
+PRESETS = {
+    "self_routing_1": Preset(
+        SelfRoutingNet, "self-routing (Hahn 2019) after a ResNet-20, class layer only"
+    ),
+    "self_routing_2": Preset(
+        SelfRoutingNet,
+        "self-routing (Hahn 2019) after a ResNet-20, two capsule layers",
+        {"strides": [2]},
+    ),
+}

@@ -1,0 +1,103 @@
+"""Capsules with straight-through attentive routing: our reconstruction of STAR-Caps.
+
+Ahmed and Torresani, "STAR-Caps: capsule networks with straight-through attentive routing", NeurIPS
+2019. The code is not public, so that no number of the paper is claimed for this network. What is
+known of the routing, and what is ours, stands in `clustercaps.routing.star`. The layers are those
+of `matrix_capsules`, without activations: with an attention of two layers and a router, shared
+within a layer, they have about the paper's 318,000 parameters. Poses between the layers are
+normalised, and the score of a class is the sum of its pose; both are our choice and have no
+weights.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clustercaps.errors import unknown
+from clustercaps.layers import Size
+from clustercaps.models.peers.matrix_capsules import MatrixCapsNet
+from clustercaps.models.preset import Preset
+
+
+class StarCapsReconstruction(MatrixCapsNet):
+    """Matrix capsules with straight-through attentive routing; our reconstruction.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        width: Channels of the first convolution (A).
+        types: Types of primary capsules and of the two layers above (B, C, D).
+        side: Rows and columns of a pose.
+        temperature: How soft the gradient of the routers' decisions is.
+        pose_norm: Layer normalisation of poses between the capsule layers, without weights. A mean
+            of many votes is small, and would fade from layer to layer.
+        readout: "sum" of a class capsule's pose, or a "linear" layer that the classes share.
+        coordinates: "centres" of receptive fields, "fractions" of the map or "none".
+        checkpoint: Compute votes and routing again in the backward pass, to save memory.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 5,
+        in_chans: int = 2,
+        img_size: Size = 32,
+        width: int = 32,
+        types: Sequence[int] = (32, 32, 32),
+        side: int = 4,
+        temperature: float = 1.0,
+        pose_norm: bool = True,
+        readout: str = "sum",
+        coordinates: str = "centres",
+        checkpoint: bool = False,
+    ) -> None:
+        options = {"temperature": temperature}
+        super().__init__(
+            num_classes,
+            in_chans,
+            img_size,
+            width,
+            types,
+            side,
+            "star",
+            routing_options=options,
+            class_options=options,
+            # Votes as large as poses: a number of a vote is a sum of `side` products.
+            vote_std=side**-0.5,
+            class_std=side**-0.5,
+            coordinates=coordinates,
+            primary_bias=True,
+            checkpoint=checkpoint,
+        )
+        if readout not in ("sum", "linear"):
+            raise KeyError(unknown("readout", readout, ("sum", "linear")))
+        self.pose_norm = pose_norm
+        self.readout = nn.Linear(side**2, 1) if readout == "linear" else None
+
+    def between(self, poses: Tensor) -> Tensor:
+        """Each pose with mean 0 and deviation 1."""
+        if not self.pose_norm:
+            return poses
+        return F.layer_norm(poses.movedim(2, -1), (poses.shape[2],)).movedim(-1, 2)
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        """Class capsules to logits; with `pre_logits`, to the flat vector of all."""
+        if pre_logits:
+            return features.flatten(1)
+        return features.sum(2) if self.readout is None else self.readout(features).squeeze(2)
+
+
+PRESETS = {
+    "star": Preset(
+        StarCapsReconstruction,
+        "attentive routing after STAR-Caps (Ahmed 2019), smallNORB form",
+        reconstruction=True,
+    ),
+    "star_cifar10": Preset(
+        StarCapsReconstruction,
+        "attentive routing after STAR-Caps, CIFAR-10 form",
+        {"num_classes": 10, "in_chans": 3},
+        reconstruction=True,
+    ),
+}

@@ -1,0 +1,80 @@
+"""Capsule routing via variational Bayes (Ribeiro, Leontidis and Kollias, AAAI 2020).
+
+The layers are those of `matrix_capsules`, with batch normalisation of the first convolution, of all
+poses and of all activation logits. As in the authors' code, the loss is cross-entropy with the
+activations, numbers of 0 to 1, in place of logits. The coordinates of class votes are what that
+code means to add, (k + 1) / (10 F); a wrong axis makes it add the same number everywhere.
+"""
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from clustercaps.layers import Size
+from clustercaps.models.peers.matrix_capsules import MatrixCapsNet
+from clustercaps.models.preset import Preset
+
+
+class VBCapsNet(MatrixCapsNet):
+    """Matrix capsules with variational Bayes routing; with the defaults, for smallNORB.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        width: Channels of the first convolution (A).
+        types: Types of primary capsules and of the two layers above (B, C, D).
+        side: Rows and columns of a pose.
+        iterations: Iterations of the routing in every layer.
+        coordinates: "centres" of receptive fields, "fractions" of the map or "none".
+        coordinate_indices: Which numbers of the pose get row and column.
+        checkpoint: Compute votes and routing again in the backward pass, to save memory.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 5,
+        in_chans: int = 2,
+        img_size: Size = 32,
+        width: int = 64,
+        types: Sequence[int] = (16, 32, 16),
+        side: int = 4,
+        iterations: int = 3,
+        coordinates: str = "fractions",
+        coordinate_indices: Sequence[int] | None = None,
+        checkpoint: bool = False,
+    ) -> None:
+        super().__init__(
+            num_classes,
+            in_chans,
+            img_size,
+            width,
+            types,
+            side,
+            "vb",
+            routing_options={"iterations": iterations},
+            class_options={"iterations": iterations},
+            coordinates=coordinates,
+            coordinate_indices=coordinate_indices,
+            batch_norm=True,
+            checkpoint=checkpoint,
+        )
+        assert self.primary.logits is not None
+        nn.init.kaiming_uniform_(self.conv.weight)
+        nn.init.xavier_uniform_(self.primary.poses.weight)
+        nn.init.xavier_uniform_(self.primary.logits.weight)
+
+
+PRESETS = {
+    "vb_smallnorb": Preset(
+        VBCapsNet, "variational Bayes routing (Ribeiro 2020), smallNORB form {64,16,32,16}"
+    ),
+    "vb_small": Preset(
+        VBCapsNet, "variational Bayes routing, {64,8,16,16}", {"types": [8, 16, 16]}
+    ),
+    "vb_large": Preset(
+        VBCapsNet,
+        "variational Bayes routing, {64,32,32,32}",
+        {"num_classes": 10, "in_chans": 3, "types": [32, 32, 32]},
+    ),
+}

@@ -1,0 +1,36 @@
+"""The norm of capsule layers."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.types import Device
+
+
+class MapNorm(nn.Module):
+    """Layer norm over (D, H, W) of each capsule channel, scale and shift shared by the channels.
+
+    Args:
+        dim: Numbers in a capsule.
+        map_size: Height and width; without it there is no learned scale and shift.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        map_size: tuple[int, int] | None,
+        eps: float = 1e-5,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = self.bias = None
+        if map_size is not None:
+            self.weight = nn.Parameter(torch.ones(dim, *map_size, device=device, dtype=dtype))
+            self.bias = nn.Parameter(torch.zeros(dim, *map_size, device=device, dtype=dtype))
+
+    def forward(
+        self, x: Float[Tensor, "batch channels dim height width"]
+    ) -> Float[Tensor, "batch channels dim height width"]:
+        """Normalise every channel's map of capsules by its own mean and variance."""
+        return nn.functional.layer_norm(x, x.shape[2:], self.weight, self.bias, self.eps)

@@ -1,0 +1,171 @@
+"""EM routing: every parent is a Gaussian, fitted to the votes of the children that it explains.
+
+Hinton, Sabour and Frosst, "Matrix capsules with EM routing", ICLR 2018. V_ij is the vote of child i
+with activation a_i, h runs over its D numbers:
+
+    R_ij = 1 / number of parents of child i
+    repeat T times, t = 0 .. T-1:
+        r_ij   = R_ij a_i                                   M-step
+        mass_j = sum_i r_ij
+        mu_j   = sum_i r_ij V_ij / mass_j
+        var_j  = sum_i r_ij (V_ij - mu_j)^2 / mass_j
+        cost_j = sum_h (beta_u_j + log(var_jh) / 2) mass_j
+        a_j    = sigmoid(lambda_t (beta_a_j - cost_j))
+        R_i.   = softmax over all parents of child i of     E-step, not after the last M-step
+                 log a_j + log N(V_ij; mu_j, var_j)
+
+lambda_t = final_lambda (1 - 0.95^(t+1)). In a convolutional layer the parents of a child stand at
+several positions, and all of them compete: see `clustercaps.routing.windows`. r is not normalised
+again over the parents: since R sums to 1, that would cancel the activations of the children.
+Gradients flow through all iterations.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clustercaps.errors import at_least
+from clustercaps.routing.base import (
+    Competition,
+    Routed,
+    Routing,
+    compete_over_parents,
+    per_parent,
+)
+from clustercaps.routing.squash import SMALLEST
+
+# Added to the variances, as in the authors' code: a parent with one child has none of its own.
+VARIANCE = 5e-4
+
+
+def em_route(
+    votes: Tensor,
+    activations: Tensor,
+    beta_u: Tensor,
+    beta_a: Tensor,
+    *,
+    iterations: int = 3,
+    final_lambda: float = 0.01,
+    lambdas: Sequence[float] | None = None,
+    eps: float = VARIANCE,
+    smoothing: float = 0.0,
+    compete: Competition | None = None,
+) -> Routed:
+    """Route votes [B, I, J, D, *positions] by expectation maximisation.
+
+    Args:
+        votes: The vote of every child for every parent.
+        activations: Of the children [B, I, *positions], probabilities.
+        beta_u: What it costs a parent to explain one number of a vote [J].
+        beta_a: What a parent may cost before it is off [J].
+        iterations: Times that parents are fitted (T).
+        final_lambda: Inverse temperature that the schedule rises to.
+        lambdas: Inverse temperatures of all iterations, instead of the schedule.
+        eps: Added to the variances.
+        smoothing: Share of the former mean in the new one; the authors' code has 0.1, starting
+            from zeros, the paper has none.
+        compete: Log couplings of logits, for parents that compete over positions as well.
+
+    Returns:
+        Means and activations of the parents, and the couplings R of the last M-step.
+    """
+    at_least("iterations", iterations, 1)
+    if lambdas is None:
+        lambdas = lambda_schedule(final_lambda, iterations)
+    if len(lambdas) != iterations:
+        raise ValueError(f"{iterations} iterations need as many lambdas, got {len(lambdas)}")
+    compete = compete or compete_over_parents
+    mean = votes.new_zeros(())
+    logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
+    for step, sharpness in enumerate(lambdas):
+        coupling = compete(logits).exp()
+        # Products and sums instead of einsum: einsum keeps a permuted copy of the votes for the
+        # backward pass, in every iteration.
+        weights = coupling * activations.unsqueeze(2)
+        mass = weights.sum(1)
+        shares = (weights / mass.clamp_min(SMALLEST).unsqueeze(1)).unsqueeze(3)
+        mean = (1 - smoothing) * (shares * votes).sum(1) + smoothing * mean
+        squares = (votes - mean.unsqueeze(1)).square()
+        variance = (shares * squares).sum(1) + eps
+        # Half the logarithm of the determinant of the covariance.
+        spread = variance.log().sum(2) / 2
+        cost = (votes.shape[3] * per_parent(beta_u, votes) + spread) * mass
+        odds = sharpness * (per_parent(beta_a, votes) - cost)
+        if step < iterations - 1:
+            distance = (squares * (0.5 / variance).unsqueeze(1)).sum(3)
+            constant = votes.shape[3] / 2 * math.log(2 * math.pi)
+            logits = (F.logsigmoid(odds) - spread - constant).unsqueeze(1) - distance
+    return Routed(mean, odds.sigmoid(), coupling)
+
+
+def lambda_schedule(final_lambda: float, iterations: int) -> list[float]:
+    """Inverse temperatures of the iterations, as the authors raise them."""
+    return [final_lambda * (1 - 0.95 ** (step + 1)) for step in range(iterations)]
+
+
+class EMRouting(Routing):
+    """EM routing as a module, with two learned numbers for every parent.
+
+    Args:
+        children: Children that vote for a parent (I).
+        parents: Parent types (J).
+        dim: Numbers in a parent capsule (D).
+        iterations: Times that parents are fitted.
+        final_lambda: Inverse temperature that the schedule rises to.
+        eps: Added to the variances.
+        smoothing: Share of the former mean in the new one.
+        beta_u: First value of every beta_u.
+        beta_a: First value of every beta_a.
+        compete: Who competes for a child: the `Windows` of a convolutional layer; by default the
+            parents of the same position.
+    """
+
+    takes_activations = True
+    takes_competition = True
+
+    def __init__(
+        self,
+        children: int,
+        parents: int,
+        dim: int,
+        iterations: int = 3,
+        final_lambda: float = 0.01,
+        eps: float = VARIANCE,
+        smoothing: float = 0.0,
+        beta_u: float = 0.0,
+        beta_a: float = 0.0,
+        compete: nn.Module | None = None,
+    ) -> None:
+        super().__init__(children, parents, dim)
+        at_least("iterations", iterations, 1)
+        if final_lambda <= 0:
+            raise ValueError(f"final_lambda must be positive, got {final_lambda}")
+        self.iterations, self.final_lambda = iterations, final_lambda
+        self.eps, self.smoothing, self.compete = eps, smoothing, compete
+        self.beta_u = nn.Parameter(torch.full((parents,), beta_u))
+        # beta_a counts in units of 1 / final_lambda, up to thousands: kept as a logit, it moves by
+        # as much as other weights do in a step of an optimiser.
+        self.logit_a = nn.Parameter(torch.full((parents,), beta_a * final_lambda))
+
+    @property
+    def beta_a(self) -> Tensor:
+        """What a parent may cost before it is off [J]."""
+        return self.logit_a / self.final_lambda
+
+    def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
+        """Mirror of `em_route`."""
+        assert activations is not None
+        return em_route(
+            votes,
+            activations,
+            self.beta_u,
+            self.beta_a,
+            iterations=self.iterations,
+            final_lambda=self.final_lambda,
+            eps=self.eps,
+            smoothing=self.smoothing,
+            compete=self.compete,
+        )

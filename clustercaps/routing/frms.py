@@ -1,0 +1,121 @@
+"""FRMS: routing as one mean shift after another, towards where weighted votes are dense.
+
+Zhang, Zhao, Wu and Zhou, "Fast dynamic routing based on weighted kernel density estimation", arXiv
+1805.10807, 2018. The routing climbs sum_ij a_i c_ij k(|u_ij - v_j|^2) with the Epanechnikov kernel
+k(x) = max(0, 1 - x). Its slope is constant, so that a step of mean shift is a weighted mean.
+
+The authors released no code of their image networks. Mode "coauthor" is the form that a co-author
+published for text (where all a_i = 1):
+
+    b_ij = 0                                    for every image anew
+    repeat T times:
+        c_i. = softmax over parents of b_i.
+        w_ij = a_i c_ij / sum_i a_i c_ij        a mean over children
+        v_j  = sq(sum_i w_ij u_ij)              |sq(x)| = |x|^2 / (1/2 + |x|^2)
+        b_ij = b_ij + 1 - |sq(u_ij) - v_j|^2    the kernel, without its cut
+
+Mode "weighted" is our reconstruction for poses: the same with the identity in place of sq. Its
+capsules are means of votes, so that lengths say nothing, and activations are left to a head.
+"""
+
+import torch
+from torch import Tensor
+
+from clustercaps.errors import at_least, unknown
+from clustercaps.routing.base import (
+    ChildActivations,
+    Routed,
+    Routing,
+    Votes,
+    agreement,
+    weighted_votes,
+)
+from clustercaps.routing.squash import SMALLEST, length, squash_half
+
+MODES = ("coauthor", "weighted")
+
+
+def frms_route(
+    votes: Votes,
+    activations: ChildActivations | None = None,
+    *,
+    iterations: int = 3,
+    mode: str = "coauthor",
+) -> Routed:
+    """Route votes [B, I, J, D, *positions] by mean shift.
+
+    Args:
+        votes: The vote of every child for every parent.
+        activations: How much each child counts; None for 1.
+        iterations: Times that parents are computed (T).
+        mode: "coauthor" squashes, and gives lengths below 1 as activations; "weighted" does not.
+
+    Returns:
+        Parents, their lengths (None for "weighted"), and the couplings c [B, I, J, ...].
+    """
+    check_frms(iterations, mode)
+    logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
+    for step in range(iterations):
+        coupling = logits.softmax(2)
+        capsules = mean_of_votes(coupling, votes, activations)
+        if mode == "coauthor":
+            capsules = squash_half(capsules, dim=2)
+        if step < iterations - 1:
+            near = squashed_distances if mode == "coauthor" else squared_distances
+            logits = logits + 1 - near(votes, capsules)
+    return Routed(capsules, length(capsules, dim=2) if mode == "coauthor" else None, coupling)
+
+
+def mean_of_votes(coupling: Tensor, votes: Tensor, activations: Tensor | None) -> Tensor:
+    """The mean of the votes for each parent, weighted by couplings and children's activations."""
+    weights = coupling if activations is None else coupling * activations.unsqueeze(2)
+    # Children that all count nothing give a capsule of zeros.
+    return weighted_votes(weights / (weights.sum(1, keepdim=True) + SMALLEST), votes)
+
+
+def squared_distances(votes: Tensor, capsules: Tensor) -> Tensor:
+    """Squared distance of every vote to its parent [B, I, J, *positions]."""
+    # Written out: from squares and inner products, large votes would leave only rounding errors.
+    return (votes - capsules.unsqueeze(1)).square().sum(3)
+
+
+def squashed_distances(votes: Tensor, capsules: Tensor) -> Tensor:
+    """The same after `squash_half` of the votes, which are not copied for it."""
+    squares = torch.einsum("bijd...,bijd...->bij...", votes, votes)
+    # sq(u) = scale u; all lengths are below 1, so that the expanded square loses nothing.
+    scale = (squares + SMALLEST).sqrt() / (0.5 + squares + SMALLEST)
+    products = agreement(votes, capsules)
+    own = capsules.square().sum(2).unsqueeze(1)
+    return scale.square() * squares - 2 * scale * products + own
+
+
+def check_frms(iterations: int, mode: str) -> None:
+    """Refuse options that make no routing."""
+    at_least("iterations", iterations, 1)
+    if mode not in MODES:
+        raise ValueError(unknown("mode", mode, MODES))
+
+
+class FRMSRouting(Routing):
+    """FRMS as a module, without learned numbers.
+
+    Args:
+        children: Children that vote for a parent (I).
+        parents: Parents (J).
+        dim: Numbers in a parent capsule (D).
+        iterations: Times that parents are computed.
+        mode: "coauthor" or, our reconstruction for poses, "weighted".
+    """
+
+    takes_activations = True
+
+    def __init__(
+        self, children: int, parents: int, dim: int, iterations: int = 3, mode: str = "coauthor"
+    ) -> None:
+        super().__init__(children, parents, dim)
+        check_frms(iterations, mode)
+        self.iterations, self.mode = iterations, mode
+
+    def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
+        """Mirror of `frms_route`."""
+        return frms_route(votes, activations, iterations=self.iterations, mode=self.mode)

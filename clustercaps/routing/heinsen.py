@@ -1,0 +1,107 @@
+"""Routing by expectation, use and maximisation: parents cost something to feed and to ignore.
+
+Heinsen, "An algorithm for routing capsules in all domains", 2019 (arXiv 1911.00792).
+
+    R_ij   = 1 / J                                                  first iteration
+    R_i.   = softmax over parents of log sigmoid(a_j) + log N(u_ij; mu_j, sigma_j^2)
+    use    D_ij = sigmoid(a_i) R_ij,   ignore  D'_ij = sigmoid(a_i) - D_ij
+    a_j    = sum_i beta_ij D_ij - sum_i beta'_ij D'_ij              a logit
+    mu_j, sigma_j^2 = mean and variance of the votes, weighted by D_ij, for each number
+
+Activations are logits. beta is what a parent gains from data that it uses, beta' what it loses by
+data that it ignores; both are learned and start at 0. The normal densities leave out the constant
+of 2 pi, which the softmax cancels.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clustercaps.errors import at_least
+from clustercaps.routing.base import (
+    ChildActivations,
+    Routed,
+    Routing,
+    Votes,
+    agreement,
+    weighted_votes,
+)
+
+# Added to sums that are divided by, and to variances.
+EPS = 1e-5
+
+
+def heinsen_route(
+    votes: Votes,
+    activations: ChildActivations,
+    beta_use: Float[Tensor, "gains parents"],
+    beta_ignore: Float[Tensor, "gains parents"],
+    *,
+    iterations: int = 3,
+    eps: float = EPS,
+) -> Routed:
+    """Route votes [B, I, J, D, *positions] to parents that explain and use them.
+
+    Args:
+        votes: The vote of every child for every parent.
+        activations: Of the children, as logits.
+        beta_use: Gain per unit of data used [I, J], or [1, J] shared by all children.
+        beta_ignore: Loss per unit of data ignored, of the same shape.
+        iterations: Times that parents are computed.
+        eps: Added to sums of weights and to variances.
+
+    Returns:
+        Parents (the means), their activations as logits, and the couplings R.
+    """
+    at_least("iterations", iterations, 1)
+    more = [1] * (votes.ndim - 4)
+    gain = beta_use.view(1, *beta_use.shape, *more)
+    loss = beta_ignore.view(1, *beta_ignore.shape, *more)
+    there = activations.sigmoid().unsqueeze(2)
+    coupling = votes.new_full((*votes.shape[:3], *votes.shape[4:]), 1 / votes.shape[2])
+    for step in range(iterations):
+        used = there * coupling
+        scores = (gain * used - loss * (there - used)).sum(1)
+        share = used / (used.sum(1, keepdim=True) + eps)
+        capsules = weighted_votes(share, votes)
+        if step < iterations - 1:
+            distance = (votes - capsules.unsqueeze(1)).square()
+            variance = weighted_votes(share, distance) + eps
+            # The normal density over all D numbers: squares of distances, and sizes of variances.
+            closeness = -agreement(distance, 0.5 / variance)
+            prior = F.logsigmoid(scores) - 0.5 * variance.log().sum(2)
+            coupling = (prior.unsqueeze(1) + closeness).softmax(2)
+    return Routed(capsules, scores, coupling)
+
+
+class HeinsenRouting(Routing):
+    """Heinsen's routing as a module with its learned gains and losses.
+
+    Args:
+        children: Children that vote for a parent (I).
+        parents: Parents (J).
+        dim: Numbers in a parent capsule (D).
+        iterations: Times that parents are computed.
+        shared: One gain and one loss per parent, whatever the child.
+    """
+
+    takes_activations = True
+    activations_are_logits = True
+
+    def __init__(
+        self, children: int, parents: int, dim: int, iterations: int = 3, shared: bool = False
+    ) -> None:
+        super().__init__(children, parents, dim)
+        at_least("iterations", iterations, 1)
+        self.iterations = iterations
+        shape = (1 if shared else children, parents)
+        self.beta_use = nn.Parameter(torch.zeros(shape))
+        self.beta_ignore = nn.Parameter(torch.zeros(shape))
+
+    def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
+        """Mirror of `heinsen_route`."""
+        assert activations is not None
+        return heinsen_route(
+            votes, activations, self.beta_use, self.beta_ignore, iterations=self.iterations
+        )

@@ -1,0 +1,174 @@
+"""Variational Bayes routing: as EM routing, with priors that keep a parent from collapsing.
+
+Ribeiro, Leontidis and Kollias, "Capsule routing via variational Bayes", AAAI 2020, in its form with
+diagonal precisions. Parents are the components of a Gaussian mixture with a Dirichlet prior
+(alpha_0) on their shares and a Gaussian-Wishart prior (m_0, kappa_0, Psi_0, nu_0) on their means
+and precisions. With a_i = sigmoid(logit of child i), h over the D numbers of a vote V_ij:
+
+    R_ij = 1 / J
+    repeat T times:
+        r_ij     = R_ij a_i,   N_j = sum_i r_ij
+        alpha_j  = alpha_0 + N_j,   kappa_j = kappa_0 + N_j,   nu_j = nu_0 + N_j
+        m_j      = (sum_i r_ij V_ij + kappa_0 m_0) / kappa_j
+        S_jh     = 1 / Psi_0 + sum_i r_ij (V_ijh - m_jh)^2 + kappa_0 (m_jh - m_0)^2
+        ln pi_j  = digamma(alpha_j) - digamma(sum over types of alpha)
+        ln|L|_j  = sum_{d<D} digamma((nu_j - d) / 2) + D ln 2 - sum_h ln S_jh
+        R_i.     = softmax over all parents of child i of     not after the last iteration
+                   ln pi_j + ln|L|_j / 2 - (D / kappa_j + nu_j sum_h (V_ijh - m_jh)^2 / S_jh) / 2
+
+    entropy      H_j = D/2 ln(2 pi e) - ln|L|_j / 2
+    activation   logit_j = beta_a_j - (exp(ln pi_j) H_j + beta_u_j)
+
+The paper writes S with the mean of the votes, sum_i r V / N; around m it is the same number, and
+has no division by N, which is 0 where all children are off. The authors normalise poses and logits
+over the batch afterwards: that is the layer's part.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from clustercaps.errors import at_least
+from clustercaps.routing.base import (
+    Competition,
+    Routed,
+    Routing,
+    compete_over_parents,
+    per_parent,
+)
+
+
+def vb_route(
+    votes: Tensor,
+    activations: Tensor,
+    beta_u: Tensor,
+    beta_a: Tensor,
+    *,
+    iterations: int = 3,
+    alpha: float = 1.0,
+    mean: float = 0.0,
+    kappa: float = 1.0,
+    scale: float = 1.0,
+    nu: float | None = None,
+    compete: Competition | None = None,
+) -> Routed:
+    """Route votes [B, I, J, D, *positions] by variational Bayes.
+
+    Args:
+        votes: The vote of every child for every parent.
+        activations: Logits of the children's activations [B, I, *positions].
+        beta_u: Subtracted from the logit of each parent [J].
+        beta_a: Added to the logit of each parent [J].
+        iterations: Times that parents are fitted (T).
+        alpha: Votes that every parent has in advance (Dirichlet prior).
+        mean: Where parents are expected (m_0).
+        kappa: How many votes that expectation is worth.
+        scale: Scale of the prior precision (Psi_0), the same for all numbers.
+        nu: Degrees of freedom of the prior precision, more than D - 1; D + 1 by default.
+        compete: Log couplings of logits, for parents that compete over positions as well.
+
+    Returns:
+        Means of the parents, logits of their activations, and the couplings R of the last
+        iteration.
+    """
+    at_least("iterations", iterations, 1)
+    dim, parents = votes.shape[3], votes.shape[2]
+    nu = check_freedom(nu, dim)
+    compete = compete or compete_over_parents
+    below = torch.arange(dim, dtype=votes.dtype, device=votes.device)
+    below = below.view(1, 1, dim, *[1] * (votes.ndim - 4))
+    present = activations.sigmoid().unsqueeze(2)
+    # As in the authors' code, the first couplings are shared among types only.
+    coupling = torch.full_like(votes[:, :, :, 0], 1 / parents)
+    for step in range(iterations):
+        weights = coupling * present
+        mass = weights.sum(1)
+        wide = weights.unsqueeze(3)
+        strength = kappa + mass
+        means = ((wide * votes).sum(1) + kappa * mean) / strength.unsqueeze(2)
+        squares = (votes - means.unsqueeze(1)).square()
+        inverse = 1 / scale + (wide * squares).sum(1) + kappa * (means - mean).square()
+        counts = alpha + mass
+        share = counts.digamma() - counts.sum(1, keepdim=True).digamma()
+        freedom = nu + mass
+        precision = ((freedom.unsqueeze(2) - below) / 2).digamma().sum(2)
+        precision = precision + dim * math.log(2) - inverse.log().sum(2)
+        if step < iterations - 1:
+            distance = (squares * (freedom.unsqueeze(2) / inverse).unsqueeze(1)).sum(3)
+            # The constant -D/2 ln(2 pi) of the density is the same for all parents.
+            parent = share + (precision - dim / strength) / 2
+            coupling = compete(parent.unsqueeze(1) - distance / 2).exp()
+    entropy = dim / 2 * math.log(2 * math.pi * math.e) - precision / 2
+    logits = per_parent(beta_a, votes) - (share.exp() * entropy + per_parent(beta_u, votes))
+    return Routed(means, logits, coupling)
+
+
+def check_freedom(nu: float | None, dim: int) -> float:
+    """Degrees of freedom of the prior: D + 1 if none were asked for."""
+    if nu is None:
+        return dim + 1.0
+    if nu <= dim - 1:
+        raise ValueError(
+            f"nu must be more than dim - 1 = {dim - 1}, or the prior is no distribution; got {nu}"
+        )
+    return nu
+
+
+class VBRouting(Routing):
+    """Variational Bayes routing as a module, with two learned numbers for every parent.
+
+    Args:
+        children: Children that vote for a parent (I).
+        parents: Parent types (J).
+        dim: Numbers in a parent capsule (D).
+        iterations: Times that parents are fitted.
+        alpha: Votes that every parent has in advance.
+        kappa: How many votes the expectation that a parent is at 0 is worth.
+        scale: Scale of the prior precision.
+        nu: Degrees of freedom of the prior precision; dim + 1 by default.
+        compete: Who competes for a child: the `Windows` of a convolutional layer; by default the
+            parents of the same position.
+    """
+
+    takes_activations = True
+    activations_are_logits = True
+    takes_competition = True
+
+    def __init__(
+        self,
+        children: int,
+        parents: int,
+        dim: int,
+        iterations: int = 3,
+        alpha: float = 1.0,
+        kappa: float = 1.0,
+        scale: float = 1.0,
+        nu: float | None = None,
+        compete: nn.Module | None = None,
+    ) -> None:
+        super().__init__(children, parents, dim)
+        at_least("iterations", iterations, 1)
+        for name, value in (("alpha", alpha), ("kappa", kappa), ("scale", scale)):
+            if value <= 0:
+                raise ValueError(f"{name} must be positive, got {value}")
+        self.iterations, self.alpha, self.kappa, self.scale = iterations, alpha, kappa, scale
+        self.nu, self.compete = check_freedom(nu, dim), compete
+        self.beta_u = nn.Parameter(torch.zeros(parents))
+        self.beta_a = nn.Parameter(torch.zeros(parents))
+
+    def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
+        """Mirror of `vb_route`."""
+        assert activations is not None
+        return vb_route(
+            votes,
+            activations,
+            self.beta_u,
+            self.beta_a,
+            iterations=self.iterations,
+            alpha=self.alpha,
+            kappa=self.kappa,
+            scale=self.scale,
+            nu=self.nu,
+            compete=self.compete,
+        )

@@ -12,8 +12,8 @@ def paper() -> dict[str, Any]:
 
     Errors and accuracies are percentages. Counts of parameters are text as printed, "~" where the
     paper says that they are approximate and "(7)" for an ensemble of seven. What the paper leaves
-    out, it leaves out here. Its misprints are kept: docs/routing.md lists them. The one part that it
-    does not print is "omitted": systems that it could have listed, as their authors report them.
+    out, it leaves out here. Its misprints are kept: docs/routing.md lists them. One part is not the
+    paper's: "omitted", systems that it could have listed, as their authors report them.
     """
     text = files("clustercaps").joinpath("paper.json").read_text(encoding="utf-8")
     content: dict[str, Any] = json.loads(text)

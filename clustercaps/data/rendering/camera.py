@@ -1,10 +1,10 @@
 """Where the cameras stand, and how the toys appear from there and from the lamps.
 
 A view is a 4x4 matrix that takes a homogeneous point of the room to (x, y, nearness, 1) up to a
-positive factor: x to the right and y down in the picture, and the larger the nearness, the closer the
-point. For cameras the nearness is 1 / depth and the map is projective; for lamps, which are far away,
-it is minus the depth and the map is affine. Either way a ray is a line along which only the nearness
-changes, so one ray caster serves both.
+positive factor: x to the right and y down in the picture, and the larger the nearness, the closer
+the point. For cameras the nearness is 1 / depth and the map is projective; for lamps, which are far
+away, it is minus the depth and the map is affine. Either way a ray is a line along which only the
+nearness changes, so one ray caster serves both.
 
 The room: the toy stands in the middle, on z = 0; the cameras are on its side of positive x.
 """
@@ -14,8 +14,9 @@ from jaxtyping import Float64
 
 from clustercaps.data.rendering.solids import Matrix
 
-ELEVATIONS = tuple(range(30, 75, 5))
-AZIMUTHS = tuple(range(0, 360, 20))
+# Degrees, by the codes of smallNORB: elevation code 0 to 8, half of azimuth code 0, 2, ..., 34.
+ELEVATIONS = tuple(float(degrees) for degrees in range(30, 75, 5))
+AZIMUTHS = tuple(float(degrees) for degrees in range(0, 360, 20))
 SIDE = 96
 # Toys have a radius of 1. From this far, with this many pixels to a slope of 1, they span at most
 # 74 pixels, and mostly fit the central 64, which the networks see.

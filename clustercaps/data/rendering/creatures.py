@@ -3,7 +3,7 @@
 import numpy as np
 
 from clustercaps.data.rendering.dice import Dice
-from clustercaps.data.rendering.solids import Solid, ellipsoid, limb, rod, turn
+from clustercaps.data.rendering.solids import Point, Solid, ellipsoid, limb, rod, turn
 
 
 def animal(dice: Dice) -> list[Solid]:
@@ -49,10 +49,12 @@ def _head(dice: Dice, half: float, hip: float, girth: float) -> list[Solid]:
             tip = top + np.array([dice.level * 0.2, side * 0.25, 0.5])
             parts.append(rod(top - [0, 0, 0.05], tip, 0.09, 0.015))
         elif crest == "flaps":
-            parts.append(ellipsoid(top + [0, side * 0.16, -0.22], (0.2, 0.07, 0.34)))
+            flap = top + np.array([0, side * 0.16, -0.22])
+            parts.append(ellipsoid(flap, (0.2, 0.07, 0.34)))
         else:
             tall = 0.4 if crest == "long ears" else 0.2
-            parts.append(ellipsoid(top + [0, side * 0.05, 0.6 * tall], (0.06, 0.1, tall)))
+            ear = top + np.array([0, side * 0.05, 0.6 * tall])
+            parts.append(ellipsoid(ear, (0.06, 0.1, tall)))
     if dice.chance(0.25):
         # A trunk.
         face = end + nod @ [1.3 * snout, 0, -0.1]
@@ -64,8 +66,8 @@ def _head(dice: Dice, half: float, hip: float, girth: float) -> list[Solid]:
 def _tail(dice: Dice, half: float, hip: float, girth: float) -> list[Solid]:
     root = np.array([-0.93 * half, 0, hip + 0.35 * girth])
     long, rise = dice.between(0.25, 1.0), dice.between(-0.7, 0.8)
-    bend = root + [-0.5 * long, 0, 0.3 * rise]
-    tip = bend + [-0.35 * long, 0.12, 0.5 * rise * long]
+    bend = root + np.array([-0.5 * long, 0, 0.3 * rise])
+    tip = bend + np.array([-0.35 * long, 0.12, 0.5 * rise * long])
     parts = limb([root, bend, tip], [0.12, 0.08, 0.05])
     if dice.chance(0.4):
         parts.append(ellipsoid(tip, (0.14, 0.1, 0.12)))
@@ -94,12 +96,12 @@ def human(dice: Dice) -> list[Solid]:
         foot = np.array([swing, side * max(gap, 0.55 * broad), 0.1])
         knee = np.array([0.5 * swing + 0.08, 0.5 * (y + foot[1]), 0.52 * leg])
         parts += limb([(0, y, hip), knee, foot], [1.5 * thick, 1.05 * thick, 0.75 * thick])
-        parts.append(ellipsoid(foot + [0.12, 0, -0.03], (0.24, 0.11, 0.08)))
+        parts.append(ellipsoid(foot + np.array([0.12, 0, -0.03]), (0.24, 0.11, 0.08)))
         parts += _arm(dice, side, side * -stride, (0, side * broad, shoulder - 0.14), thick)
     return parts + _clothes(dice, hip, shoulder, head, broad, deep)
 
 
-def _arm(dice: Dice, side: int, swing: float, root: tuple[float, float, float], thick: float):
+def _arm(dice: Dice, side: int, swing: float, root: Point, thick: float) -> list[Solid]:
     pose = dice.choose("down", "down", "bent", "up", "out")
     reach = {
         "down": ((0.6 * swing, 0.12, -0.4), (1.3 * swing + 0.1, 0.14, -0.78)),

@@ -1,8 +1,8 @@
 """What is seen where: the nearest surface of some solids at every pixel of a view.
 
 Along the ray of a pixel only the nearness s changes, so a half-space bounds s by a number and a
-quadric by the roots of a quadratic; a solid is an interval of s, and what one sees is its upper end.
-All coefficients depend on the pixel's x and y as polynomials, which makes a solid cost a few
+quadric by the roots of a quadratic; a solid is an interval of s, and what one sees is its upper
+end. All coefficients depend on the pixel's x and y as polynomials, which makes a solid cost a few
 additions per pixel of the rectangle that it covers.
 """
 
@@ -24,8 +24,8 @@ class Seen:
     Args:
         nearness: of the surface at each pixel; minus infinity where there is none.
         surface: its number in `gradients`; `NOTHING` where there is none.
-        gradients: for each surface, the rows that turn a homogeneous point of the room into a vector
-            at right angles to the surface, outwards.
+        gradients: for each surface, the rows that turn a homogeneous point of the room into a
+            vector at right angles to the surface, outwards.
     """
 
     nearness: Float64[np.ndarray, "rows columns"]
@@ -86,7 +86,7 @@ def _upper_end(
     low = np.full_like(high, -np.inf)
     which = np.full(high.shape, len(solid.planes))
     for number, (nx, ny, ns, n1) in enumerate(solid.planes @ back):
-        # nx x + ny y + ns s + n1 <= 0. A plane that is seen edge-on still parts inside from outside.
+        # nx x + ny y + ns s + n1 <= 0. A plane that is seen edge-on still parts in from out.
         ns = ns if abs(ns) > 1e-12 else 1e-12
         bound = x * (-nx / ns) + (y * (-ny / ns) - n1 / ns)
         if ns > 0:
@@ -123,7 +123,8 @@ def _spread(form: Matrix, a: float, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     poly = (np.outer(form[2], form[2]) - a * form) / a**2
     in_x = poly[0, 0] * x * x + 2 * poly[0, 3] * x + poly[3, 3]
     in_y = poly[1, 1] * y * y + 2 * poly[1, 3] * y
-    return (2 * poly[0, 1] * y) * x + in_x + in_y
+    squared: np.ndarray = (2 * poly[0, 1] * y) * x + in_x + in_y
+    return squared
 
 
 def _gradients(solid: Solid) -> Float64[np.ndarray, "surfaces 3 4"]:

@@ -90,7 +90,7 @@ def photograph(
     share = 1 / SUPERSAMPLING**2
     covered = np.bincount(pixel, minlength=SIDE * SIDE) * share
     sums = [np.bincount(pixel, weights=part, minlength=SIDE * SIDE) * share for part in light]
-    pictures = np.stack(sums) + (1 - covered) * _on_ground(back, fallen)
+    pictures: np.ndarray = np.stack(sums) + (1 - covered) * _on_ground(back, fallen)
     return pictures.reshape(-1, SIDE, SIDE)
 
 
@@ -124,7 +124,8 @@ def _dot(
     first: Float64[np.ndarray, "points 3"], second: Float64[np.ndarray, "points 3"]
 ) -> Float64[np.ndarray, "points"]:
     # Much faster than a sum over the short axis.
-    return np.einsum("ni,ni->n", first, second)
+    product: np.ndarray = np.einsum("ni,ni->n", first, second)
+    return product
 
 
 def _shorten(vectors: Float64[np.ndarray, "points 3"]) -> None:

@@ -48,7 +48,8 @@ class Shadow:
         flat = self.veil.ravel()
         upper = flat[corner] * (1 - right) + flat[corner + 1] * right
         lower = flat[corner + PIXELS] * (1 - right) + flat[corner + PIXELS + 1] * right
-        return upper * (1 - down) + lower * down
+        taken: np.ndarray = upper * (1 - down) + lower * down
+        return taken
 
     def on_toy(
         self,
@@ -67,7 +68,8 @@ class Shadow:
         seen = points @ self.view[:3].T + normals @ (LIFT * self.view[:3, :3].T)
         places = np.clip(seen[:, :2] / STEP + nudges + PIXELS / 2, 0, PIXELS - 1).astype(np.int64)
         nearest = self.nearness[places[:, 1], places[:, 0]]
-        return (nearest <= seen[:, 2]).astype(np.float64)
+        lit: np.ndarray = nearest <= seen[:, 2]
+        return lit.astype(np.float64)
 
 
 def cast(solids: Sequence[Solid], direction: np.ndarray, middle: Matrix, blur: int) -> Shadow:

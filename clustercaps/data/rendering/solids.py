@@ -2,8 +2,8 @@
 
 A point is a homogeneous vector (x, y, z, 1). A half-space is a row n with n.p <= 0 inside; a
 quadric is a symmetric matrix Q with p'Qp <= 0 inside. Ellipsoids are a quadric alone, boxes are six
-half-spaces, cylinders and cones are a quadric between two half-spaces. Lengths are in any unit; toys
-stand on z = 0, look along x, and have y on their left.
+half-spaces, cylinders and cones are a quadric between two half-spaces. Lengths are in any unit;
+toys stand on z = 0, look along x, and have y on their left.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-Point = Sequence[float]
+Point = Sequence[float | int] | np.ndarray
 Matrix = Float64[np.ndarray, "4 4"]
 Points = Float64[np.ndarray, "points 3"]
 
@@ -49,10 +49,11 @@ class Solid:
 
 
 def _moved_points(motion: Matrix, points: Points) -> Points:
-    return points @ motion[:3, :3].T + motion[:3, 3]
+    moved: Points = points @ motion[:3, :3].T + motion[:3, 3]
+    return moved
 
 
-def affine(linear: np.ndarray, offset: Point | np.ndarray = (0.0, 0.0, 0.0)) -> Matrix:
+def affine(linear: np.ndarray, offset: Point = (0.0, 0.0, 0.0)) -> Matrix:
     """A 4x4 map from its linear part and its offset."""
     motion = np.eye(4)
     motion[:3, :3] = linear
@@ -121,7 +122,8 @@ def loft(axis: str, start: float, first: Point, end: float, last: Point) -> Soli
         planes[row, 3] = -sign * (first[side] - slope * start)
     planes /= np.linalg.norm(planes[:, :3], axis=1, keepdims=True)
     corners = np.zeros((8, 3))
-    places = [(p, r, i, j) for p, r in ((start, first), (end, last)) for i in (0, 1) for j in (2, 3)]
+    ends = ((start, first), (end, last))
+    places = [(p, r, i, j) for p, r in ends for i in (0, 1) for j in (2, 3)]
     for corner, (position, rectangle, i, j) in zip(corners, places, strict=True):
         corner[along] = position
         corner[across] = rectangle[i], rectangle[j]

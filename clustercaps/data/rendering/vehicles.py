@@ -176,13 +176,14 @@ def car(dice: Dice) -> list[Solid]:
     sill = (-half, half, -wide, wide)
     shoulder = under + 0.6 * (belt - under)
     top = (-half + 0.05, half - 0.1, -inner, inner)
+    lid = (-inner, inner, shoulder)
     parts = [
         loft("z", under, (-half + 0.08, half - 0.08, -inner, inner), under + 0.12, sill),
         loft("z", under + 0.12, sill, shoulder, sill),
         loft("z", shoulder, sill, min(bonnet, boot), top),
         # The bonnet falls to the front, the boot to the rear.
-        loft("x", 0.3, (-inner, inner, shoulder, belt), half - 0.1, (-inner, inner, shoulder, bonnet)),
-        loft("x", 0.3, (-inner, inner, shoulder, belt), 0.05 - half, (-inner, inner, shoulder, boot)),
+        loft("x", 0.3, (*lid, belt), half - 0.1, (*lid, bonnet)),
+        loft("x", 0.3, (*lid, belt), 0.05 - half, (*lid, boot)),
     ]
     parts += _cabin(dice, kind, half, 0.87 * wide, belt)
     for x in (-half - 0.04, half - 0.04):
@@ -233,7 +234,7 @@ def _cabin(dice: Dice, kind: str, half: float, inner: float, belt: float) -> lis
     ]
     if kind == "estate" and dice.chance(0.5):
         rails = (-0.7 * narrow, 0.7 * narrow)
-        ends = top + [0.1, -0.1]
+        rear, front = top[0] + 0.1, top[1] - 0.1
         level = belt + roof + 0.08
-        parts += [rod((ends[0], y, level), (ends[1], y, level), 0.03) for y in rails]
+        parts += [rod((rear, y, level), (front, y, level), 0.03) for y in rails]
     return parts

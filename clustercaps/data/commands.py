@@ -1,4 +1,4 @@
-"""What `clustercaps data list | get | check` do; the command line only prints what they return."""
+"""What `clustercaps data list | get | check | show` do; the command line prints their results."""
 
 from pathlib import Path
 
@@ -94,6 +94,30 @@ def check(name: str, data_dir: Path | str | None = None, say: Say = to_stderr) -
     else:
         lines.append(f"{name}: all files are as published")
     return "\n".join(lines)
+
+
+def show(
+    name: str,
+    out: Path,
+    split: str = "train",
+    data_dir: Path | str | None = None,
+    say: Say = to_stderr,
+) -> str:
+    """Draw some images of every class of a set; return one line on what was written.
+
+    Args:
+        name: a set that is loaded whole.
+        out: PNG file to write.
+        split: `train` or `test`.
+        data_dir: folder to look in first.
+        say: told what is tried.
+    """
+    # Figures need networks, and networks take a second to import.
+    from clustercaps.data.sheet import contact_sheet
+
+    images = load(name, split, data_dir, say=say)
+    contact_sheet(images, out)
+    return f"{out}: images of every class of {name}, {split} split"
 
 
 def _check_folder(name: str, data_dir: Path | str | None) -> str:

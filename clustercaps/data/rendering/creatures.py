@@ -31,13 +31,13 @@ def animal(dice: Dice) -> list[Solid]:
 
 
 def _head(dice: Dice, half: float, hip: float, girth: float) -> list[Solid]:
-    neck, slope = dice.between(0.35, 1.2), np.radians(dice.between(20, 70))
+    neck, slope = dice.between(0.35, 1.2), np.radians(dice.between(20.0, 70.0))
     root = np.array([0.8 * half, 0, hip + 0.25 * girth])
     end = root + neck * np.array([np.cos(slope), 0, np.sin(slope)])
     size = dice.between(0.2, 0.32)
     parts = limb([root, end], [0.62 * girth, 0.75 * size])
     parts.append(ellipsoid(end, (1.15 * size, 0.9 * size, size)))
-    nod = turn("y", dice.between(10, 40))
+    nod = turn("y", dice.between(10.0, 40.0))
     snout = dice.between(0.25, 0.6)
     parts.append(
         ellipsoid(end + nod @ [0.8 * snout, 0, -0.1], (snout, 0.62 * size, 0.6 * size), nod)

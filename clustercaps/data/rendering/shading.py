@@ -25,11 +25,16 @@ def _towards(around: float, up: float) -> Float64[np.ndarray, "3"]:
     return np.array([np.cos(u) * np.cos(a), np.cos(u) * np.sin(a), np.sin(u)])
 
 
-LAMPS = (_towards(-55, 50), _towards(50, 42), _towards(-140, 48), _towards(125, 58))
+LAMPS = (
+    _towards(-55.0, 50.0),
+    _towards(50.0, 42.0),
+    _towards(-140.0, 48.0),
+    _towards(125.0, 58.0),
+)
 # Which lamps are on, by lighting code.
 LIGHTINGS = ((0,), (1,), (0, 1), (2, 3), (0, 3), (0, 1, 2, 3))
 # The room's own light comes from above; its shadow is what makes a toy stand on the ground.
-SKY = _towards(0, 89)
+SKY = _towards(0.0, 89.0)
 EDGE_BLUR, SKY_BLUR = 3, 12
 
 AMBIENT, BOUNCE = 0.34, 0.16

@@ -26,7 +26,10 @@ def quiet(_: str) -> None:
     pass
 
 
-def tiny(monkeypatch, plan: Plan = SMALL) -> None:
+ONE_EACH = Plan(train=(4,), test=(0,), elevations=(0,), azimuths=(4,), lightings=(0,))
+
+
+def tiny(monkeypatch, plan: Plan = ONE_EACH) -> None:
     """Let the set be a small one, rendered in this process."""
     monkeypatch.setattr(norb_set, "FULL", plan)
     monkeypatch.setattr(norb_set, "cores", lambda: 0)
@@ -55,7 +58,7 @@ SOLIDS = {
     "blunt cone, tip up": rod((0.0, 0.0, 0.1), (0.3, 0.0, 0.5), 0.9, 0.05),
 }
 VIEWS = {"camera": camera(60.0, 0, 0.4), "low camera": camera(30.0, 1, 0.4)}
-VIEWS |= {f"lamp {number}": lamp_view(lamp) for number, lamp in enumerate(LAMPS)}
+VIEWS |= {"lamp": lamp_view(LAMPS[0]), "steep lamp": lamp_view(LAMPS[3])}
 
 
 @pytest.mark.parametrize("name", SOLIDS)
@@ -63,23 +66,24 @@ VIEWS |= {f"lamp {number}": lamp_view(lamp) for number, lamp in enumerate(LAMPS)
 def test_rays_meet_solids_where_their_definition_says(name, view):
     """Against walking along every ray in small steps."""
     solid, matrix = SOLIDS[name], VIEWS[view]
-    places = picture_slopes(24) if "camera" in view else np.linspace(-1.4, 1.4, 24)
+    places = picture_slopes(20) if "camera" in view else np.linspace(-1.4, 1.4, 20)
     seen = look([solid], matrix, places, places)
     # Nearness of everything within 1.6 of the toy's middle.
     middle = matrix @ [0.0, 0.0, 0.4, 1.0]
     near = middle[2] / middle[3]
     reach = 1.6 if "lamp" in view else 1.6 * near**2 * 1.4
-    walk = np.linspace(near + reach, near - reach, 4001)
+    walk = np.linspace(near + reach, near - reach, 1501)
     x, y, s = np.meshgrid(places, places, walk, indexing="xy")
     flat = np.stack([x, y, s, np.ones_like(s)], axis=-1) @ np.linalg.inv(matrix).T
     hits = inside(solid, flat[..., :3] / flat[..., 3:])
-    found, step = hits.any(-1), 2 * reach / 4000
+    found, step = hits.any(-1), 2 * reach / 1500
     first = walk[hits.argmax(-1)]
-    # Rays that graze the solid for less than a step may differ.
-    sure = hits.sum(-1) != 1
-    assert ((seen.surface != NOTHING) == found)[sure & ((hits.sum(-1) > 3) | ~found)].mean() > 0.98
-    both = found & (seen.surface != NOTHING)
-    assert both.sum() > 5
+    met = seen.surface != NOTHING
+    assert met[found].all()
+    # Only rays that graze the solid for less than a step may be missing from the walk.
+    assert (met & ~found).sum() <= 2
+    both = found & met
+    assert both.sum() > 3
     assert np.abs(seen.nearness - first)[both].max() <= 1.01 * step
 
 
@@ -118,13 +122,12 @@ def test_a_limb_has_no_gaps():
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 4), st.integers(0, 9), st.integers(0, 2**31))
-def test_every_toy_stands_on_the_ground_in_the_middle_and_has_the_same_size(category, number, seed):
+def test_every_toy_stands_on_the_ground_within_reach_of_the_cameras(category, number, seed):
     toy = make_toy(category, number, seed)
     tips = np.concatenate([solid.tips for solid in toy.solids])
     assert tips[:, 2].min() == pytest.approx(0, abs=1e-9)
-    centre = np.array([0, 0, toy.middle])
-    assert np.linalg.norm(tips - centre, axis=1).max() == pytest.approx(1)
-    assert (tips.min(0) + tips.max(0))[:2] == pytest.approx([0, 0], abs=1e-9)
+    assert 0.7 < np.linalg.norm(tips - [0, 0, toy.middle], axis=1).max() < 1.03
+    assert np.abs(tips.min(0) + tips.max(0))[:2].max() < 0.13
 
 
 def test_toys_differ_and_repeat():
@@ -231,7 +234,7 @@ def test_the_plan_is_that_of_smallnorb():
 
 
 def test_rendered_into_the_cache_and_loaded(monkeypatch, cache):
-    tiny(monkeypatch)
+    tiny(monkeypatch, SMALL)
     said = []
     images = load(NAME, "test", verify=False, say=said.append)
     assert any("not the photographs of smallNORB" in line for line in said)
@@ -299,8 +302,8 @@ def test_get_and_check_say_that_it_is_rendered(monkeypatch, cache, tmp_path):
     )
     monkeypatch.setattr("clustercaps.data.datasets._check", lambda *_: None)
     assert get(NAME, say=quiet) == (
-        "rendered-norb: rendered, not photographs; ready, 40 train images, 8 per class "
-        "and 40 test images, 8 per class"
+        "rendered-norb: rendered, not photographs; ready, 5 train images, 1 per class "
+        "and 5 test images, 1 per class"
     )
     assert check(NAME, say=quiet).endswith(
         "rendered, not photographs; sizes, counts and codes are right"
@@ -325,7 +328,7 @@ def test_a_sheet_of_a_plain_set(tmp_path):
 
 def test_classes_are_not_told_apart_by_brightness_alone():
     """The mean of an image says little; toys share one range of paint."""
-    rendered = render_split("test", Plan(test=(0, 1, 2), elevations=(2,), azimuths=(4,)), 0)
+    rendered = render_split("test", Plan(test=(0, 1, 2, 3, 5), elevations=(2,), azimuths=(4,)), 0)
     means = torch.from_numpy(rendered.pixels.reshape(len(rendered.pixels), -1).mean(1))
     labels = torch.from_numpy(rendered.labels.astype(np.int64))
     by_class = torch.stack([means[labels == label].mean() for label in range(5)])

@@ -18,10 +18,10 @@ from clustercaps.data.rendering.solids import Matrix
 ELEVATIONS = tuple(float(degrees) for degrees in range(30, 75, 5))
 AZIMUTHS = tuple(float(degrees) for degrees in range(0, 360, 20))
 SIDE = 96
-# Toys have a radius of 1. From this far, with this many pixels to a slope of 1, they span at most
-# 74 pixels, and mostly fit the central 64, which the networks see.
+# Toys lie within a radius of 1. From this far, with this many pixels to a slope of 1, that is 80
+# pixels wide; most toys fit the central 64, which the networks see.
 DISTANCE = 7.0
-FOCAL = 255.0
+FOCAL = 275.0
 # Half of the angle between the two cameras as seen from the toy, degrees.
 HALF_STEREO = 4.0
 

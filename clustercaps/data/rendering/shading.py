@@ -37,7 +37,7 @@ LIGHTINGS = ((0,), (1,), (0, 1), (2, 3), (0, 3), (0, 1, 2, 3))
 SKY = _towards(0.0, 89.0)
 EDGE_BLUR, SKY_BLUR = 3, 12
 
-AMBIENT, BOUNCE = 0.34, 0.16
+AMBIENT, BOUNCE = 0.27, 0.15
 GROUND = 0.62
 GLOSS, SHINE = 0.10, 5
 GRAIN = 1.2
@@ -150,7 +150,7 @@ def _on_ground(back: Matrix, fallen: Sequence[Shadow]) -> Float64[np.ndarray, "l
     light = [GROUND * AMBIENT * (1 - 0.75 * fallen[0].on_ground(points))]
     for lamp, shadow in zip(LAMPS, fallen[1:], strict=True):
         # A lamp is brighter on its own side of the table.
-        falloff = 1 + 0.10 * np.clip(points[:, :3] @ lamp, -2, 2)
+        falloff = 1 + 0.14 * np.clip(points[:, :3] @ lamp, -2, 2)
         light.append(GROUND * lamp[2] * falloff * (1 - shadow.on_ground(points)))
     return np.stack(light)
 
@@ -171,7 +171,7 @@ def develop(
     for number, code in enumerate(lightings):
         lamps = [1 + lamp for lamp in LIGHTINGS[code]]
         # A camera that adapts, though not fully: more lamps still give a brighter picture.
-        exposure = 2.1 / len(lamps) ** 0.75
+        exposure = 2.2 / len(lamps) ** 0.75
         film[number] = exposure * (pictures[0] + pictures[lamps].sum(0))
     grey = 255 * (1 - np.exp(-film)) ** np.float32(1 / 1.6)
     grey += GRAIN * noise.standard_normal(grey.shape, dtype=np.float32)

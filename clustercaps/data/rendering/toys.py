@@ -1,4 +1,4 @@
-"""A toy by category and number: built, painted, brought to one size, put in the middle."""
+"""A toy by category and number: built, painted, and put on the turntable."""
 
 from dataclasses import dataclass
 
@@ -15,12 +15,12 @@ BUILDERS = (animal, human, plane, truck, car)
 
 @dataclass(frozen=True)
 class Toy:
-    """One toy, standing in the middle of the turntable with its front towards positive x.
+    """One toy on the turntable, with its front towards positive x.
 
     Args:
-        solids: its parts; all of it lies within 1 of its middle.
+        solids: its parts; all of it lies within 1 of the point that the cameras look at.
         paint: part of the light that it gives back; one paint for the whole toy.
-        middle: height of its middle.
+        middle: height of its middle, at which the cameras look.
     """
 
     solids: tuple[Solid, ...]
@@ -42,14 +42,17 @@ def make_toy(category: int, instance: int, seed: int = 0) -> Toy:
         seed: of the whole set.
     """
     dice = Dice(seed, category, instance)
-    paint = dice.between(0.22, 0.42)
+    paint = dice.between(0.2, 0.45)
+    # Toys are not all of one size, nor does a hand put them exactly on the axis.
+    size = dice.between(0.72, 0.94)
+    spot = 0.06 * np.array([dice.between(-1.0, 1.0), dice.between(-1.0, 1.0), 0.0])
     solids = BUILDERS[category](dice)
     tips = np.concatenate([solid.tips for solid in solids])
     low, high = tips.min(0), tips.max(0)
     centre = (low + high) / 2
     radius = float(np.linalg.norm(tips - centre, axis=1).max())
-    # Down to the ground, and the farthest point 1 from the middle.
+    scale = size / radius
     foot = np.array([centre[0], centre[1], low[2]])
-    motion = affine(np.eye(3) / radius, -foot / radius)
-    height = float(high[2] - low[2]) / radius
+    motion = affine(np.eye(3) * scale, spot - foot * scale)
+    height = float(high[2] - low[2]) * scale
     return Toy(tuple(solid.moved(motion) for solid in solids), paint, height / 2)

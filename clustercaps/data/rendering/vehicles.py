@@ -3,7 +3,7 @@
 import numpy as np
 
 from clustercaps.data.rendering.dice import Dice
-from clustercaps.data.rendering.solids import Solid, box, dome, ellipsoid, loft, rod
+from clustercaps.data.rendering.solids import Solid, affine, box, dome, ellipsoid, loft, rod, turn
 
 
 def _wheels(places: list[float], half_track: float, radius: float, width: float) -> list[Solid]:
@@ -28,9 +28,12 @@ def plane(dice: Dice) -> list[Solid]:
         rod((-0.1 * half, 0, z), (0.55 * half, 0, z), girth),
         dome((0.45 * half, 0, z + 0.5 * girth), (0.3, 0.75 * girth, girth)),
     ]
-    build = dice.choose("propeller", "twin", "jet", "airliner")
+    build = dice.choose("propeller", "biplane", "twin", "jet", "airliner")
     sweep = dice.between(0.4, 0.8) if build in ("jet", "airliner") else dice.between(-0.05, 0.15)
-    span, chord = dice.between(1.15, 1.6), dice.between(0.4, 0.62)
+    span, chord = dice.between(0.8, 1.6), dice.between(0.36, 0.7)
+    if build == "jet" and dice.chance(0.5):
+        # A delta.
+        chord, sweep = dice.between(0.95, 1.2), 0.9
     tip = chord * dice.between(0.4, 0.85)
     low = z + girth * dice.choose(-0.55, 0.0, 0.7)
     rise = dice.between(0.0, 0.16)
@@ -39,12 +42,19 @@ def plane(dice: Dice) -> list[Solid]:
         root = (front - chord, front, low - 0.04, low + 0.05)
         end = (front - sweep - tip, front - sweep, low + rise - 0.02, low + rise + 0.03)
         parts.append(loft("y", 0.0, root, side * span, end))
+        if build == "biplane":
+            gap = 0.55 if low < z else -0.45
+            parts.append(parts[-1].moved(affine(np.eye(3), (0.1, 0, gap))))
+            post = (front - 0.25, side * 0.7 * span, low + rise)
+            parts.append(rod(post, (post[0] + 0.1, post[1], post[2] + gap), 0.03))
     parts += _tail_planes(dice, half, z, girth, sweep)
     parts += _engines(build, half, z, girth, (front, low, sweep, span))
     for x, y in ((0.55 * half, 0.0), (-0.1, -0.3), (-0.1, 0.3)):
         parts.append(rod((x, y - 0.05, 0.11), (x, y + 0.05, 0.11), 0.11))
         parts.append(rod((x, y, 0.11), (x, 0.5 * y, z), 0.035))
-    return parts
+    # Some rest on their tail, some are about to land.
+    pitch = affine(turn("y", dice.between(-12.0, 4.0)))
+    return [part.moved(pitch) for part in parts]
 
 
 def _tail_planes(dice: Dice, half: float, z: float, girth: float, sweep: float) -> list[Solid]:
@@ -68,7 +78,7 @@ def _engines(
     build: str, half: float, z: float, girth: float, wing: tuple[float, float, float, float]
 ) -> list[Solid]:
     front, low, sweep, span = wing
-    if build == "propeller":
+    if build in ("propeller", "biplane"):
         nose = half + 0.02
         blades = [box((nose - 0.03, -0.42, z - 0.05), (nose, 0.42, z + 0.05))]
         cowl = rod((0.55 * half, 0, z), (0.95 * half, 0, z), girth, 0.85 * girth)
@@ -91,10 +101,10 @@ def _engines(
 
 def truck(dice: Dice) -> list[Solid]:
     """A truck: a cab in front, something to carry with behind it."""
-    half, wide = dice.between(1.25, 1.6), dice.between(0.42, 0.54)
-    radius = dice.between(0.19, 0.26)
-    floor, cab = radius + 0.1, dice.between(0.5, 0.72)
-    tall = dice.between(0.75, 1.05)
+    half, wide = dice.between(1.0, 1.6), dice.between(0.42, 0.56)
+    radius = dice.between(0.19, 0.28)
+    floor, cab = radius + 0.1, dice.between(0.45, 0.72)
+    tall = dice.between(0.6, 1.05)
     nose = dice.between(0.3, 0.5) if dice.chance(0.45) else 0.0
     front = half - nose
     parts = [
@@ -164,11 +174,11 @@ def _load(
 
 
 def car(dice: Dice) -> list[Solid]:
-    """A car: saloon, hatchback, estate, sports car or an open one."""
-    half, wide = dice.between(1.2, 1.45), dice.between(0.5, 0.6)
-    radius = dice.between(0.2, 0.26)
-    under, belt = 0.75 * radius, dice.between(0.5, 0.6)
-    kind = dice.choose("saloon", "hatchback", "estate", "sports", "open")
+    """A car: saloon, hatchback, estate, sports car, an open one, a van or a pick-up."""
+    half, wide = dice.between(1.0, 1.45), dice.between(0.48, 0.62)
+    radius = dice.between(0.2, 0.29)
+    under, belt = 0.75 * radius, dice.between(0.48, 0.66)
+    kind = dice.choose("saloon", "hatchback", "estate", "sports", "open", "van", "pick-up")
     if kind == "sports":
         belt -= 0.06
     bonnet, boot = belt - dice.between(0.03, 0.09), belt - dice.between(0.0, 0.06)
@@ -209,6 +219,8 @@ def _cabin(dice: Dice, kind: str, half: float, inner: float, belt: float) -> lis
         "estate": (-0.96, 0.36, -0.88, 0.1),
         "sports": (-0.7, 0.24, -0.34, -0.06),
         "open": (-0.2, 0.3, -0.2, 0.3),
+        "van": (-0.96, 0.72, -0.92, 0.46),
+        "pick-up": (-0.2, 0.38, -0.14, 0.16),
     }[kind]
     if kind == "open":
         glass = loft(
@@ -221,8 +233,7 @@ def _cabin(dice: Dice, kind: str, half: float, inner: float, belt: float) -> lis
             for y in (-0.45 * inner, 0.45 * inner)
         ]
         return [glass, *seats]
-    if kind == "sports":
-        roof *= 0.8
+    roof *= {"sports": 0.8, "van": 1.35}.get(kind, 1.0)
     narrow = inner * dice.between(0.78, 0.88)
     base, top = (np.array([low_rear, low_front]) * half, np.array([high_rear, high_front]) * half)
     parts = [
@@ -232,6 +243,15 @@ def _cabin(dice: Dice, kind: str, half: float, inner: float, belt: float) -> lis
             (top.mean(), 0, belt + roof - 0.02), (0.5 * (top[1] - top[0]), 0.95 * narrow, 0.045)
         ),
     ]
+    if kind == "pick-up":
+        # The sides of the bed.
+        parts += [
+            box((-0.96 * half, y - 0.03, belt - 0.05), (-0.2 * half, y + 0.03, belt + 0.17))
+            for y in (-inner, inner)
+        ]
+        parts.append(
+            box((-0.96 * half, -inner, belt - 0.05), (0.06 - 0.96 * half, inner, belt + 0.17))
+        )
     if kind == "estate" and dice.chance(0.5):
         rails = (-0.7 * narrow, 0.7 * narrow)
         rear, front = top[0] + 0.1, top[1] - 0.1

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -30,8 +30,8 @@ def cores() -> int:
 
 def render_jobs(
     jobs: Sequence[Job], workers: int
-) -> Iterator[UInt8[np.ndarray, "elevations lightings 2 side side"]]:
-    """Render positions of the turntable, in their order.
+) -> Generator[UInt8[np.ndarray, "elevations lightings 2 side side"], None, None]:
+    """Render positions of the turntable, in their order; closing it ends the processes.
 
     Args:
         jobs: arguments of `stereo_pairs`, one dictionary for each position.

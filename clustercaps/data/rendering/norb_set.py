@@ -6,6 +6,7 @@ elevations, 18 azimuths, 6 lightings. The pictures are rendered and are not to b
 
 import shutil
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,7 +60,7 @@ class Plan:
 
 FULL = Plan()
 SMALL = Plan(train=(4,), test=(0,), elevations=(0, 8), azimuths=(0, 8), lightings=(0, 5))
-"""Enough to try everything in a second: 40 pairs in each split."""
+"""Enough to try everything at once: 40 pairs in each split."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ def render_split(split: str, plan: Plan = FULL, workers: int | None = None) -> R
         }
         for toy, azimuth, category in places
     ]
-    blocks = render_jobs(jobs, cores() if workers is None else workers)
-    with progress(f"rendering {split}", int(np.prod(shape)), " pairs") as bar:
+    bar = progress(f"rendering {split}", int(np.prod(shape)), " pairs")
+    with closing(render_jobs(jobs, cores() if workers is None else workers)) as blocks, bar:
         for (toy, azimuth, category), block in zip(places, blocks, strict=True):
             pixels[toy, :, azimuth, :, category] = block
             bar.update(block.shape[0] * block.shape[1])

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clustercaps.cli import main
-from clustercaps.data import SETS, DataError, load, sources, viewpoint_split
+from clustercaps.data import SETS, DataError, Images, load, sources, viewpoint_split
 from clustercaps.data.commands import check, get, list_sets
 from clustercaps.data.formats import read_norb
 from clustercaps.data.published import RENDERED
@@ -193,7 +193,7 @@ def test_pictures_are_plausible_photographs():
 def test_pictures_depend_on_the_seed_and_on_nothing_else():
     first = stereo_pairs(0, 4, 3, (2, 5), (1, 4), seed=0)
     assert np.array_equal(first, stereo_pairs(0, 4, 3, (2, 5), (1, 4), seed=0))
-    assert np.array_equal(first[:1], stereo_pairs(0, 4, 3, (2,), (1, 4), seed=0))
+    assert np.array_equal(first[:1, 1:], stereo_pairs(0, 4, 3, (2,), (4,), seed=0))
     assert not np.array_equal(first, stereo_pairs(0, 4, 3, (2, 5), (1, 4), seed=1))
 
 
@@ -233,6 +233,10 @@ def test_the_plan_is_that_of_smallnorb():
     assert all(getattr(SETS[NAME], key) == getattr(SETS["smallnorb"], key) for key in same)
 
 
+def codes_of(images: Images, row: int) -> list[int]:
+    return [int(images.meta[key][row]) for key in ("instance", "elevation", "azimuth", "lighting")]
+
+
 def test_rendered_into_the_cache_and_loaded(monkeypatch, cache):
     tiny(monkeypatch, SMALL)
     said = []
@@ -247,12 +251,11 @@ def test_rendered_into_the_cache_and_loaded(monkeypatch, cache):
     train = load(NAME, "train", verify=False, say=said.append)
     assert not set(train.meta["instance"].tolist()) & set(images.meta["instance"].tolist())
     # Each row of codes belongs to its pictures.
-    row = 5 * 6 + 3
-    assert images.meta["azimuth"][row] == 8
-    again = stereo_pairs(3, 0, 4, (8,), (0,))[0, 0]
-    assert images.meta["elevation"][row] == 8
-    assert images.meta["lighting"][row] == 0
-    assert np.array_equal(images.pixels[row].numpy(), again)
+    for row in (0, 33):
+        label, (number, elevation, azimuth, lighting) = row % 5, codes_of(images, row)
+        again = stereo_pairs(label, number, azimuth // 2, (elevation,), (lighting,))[0, 0]
+        assert np.array_equal(images.pixels[row].numpy(), again)
+    assert len({(int(images.labels[row]), *codes_of(images, row)) for row in range(40)}) == 40
     raw = (cache / NAME / RENDERED[NAME].test[0].name).read_bytes()
     assert np.array_equal(read_norb(raw, "f", 4, "uint8"), images.pixels.numpy())
     assert "rendered on this machine" in list_sets()

@@ -68,7 +68,8 @@ class Rendered:
     """One split, as the three matrices of its files.
 
     Args:
-        pixels: stereo pairs. Classes take turns, as in smallNORB.
+        pixels: stereo pairs. Classes take turns and views are shuffled, so that the first pairs are
+            a fair part of the set.
         labels: class numbers.
         info: instance, elevation code, azimuth code, lighting code.
     """
@@ -88,7 +89,10 @@ def render_split(split: str, plan: Plan = FULL, workers: int | None = None) -> R
             does not depend on their number.
     """
     shape = plan.shape(split)
-    pixels = np.empty((*shape, CAMERAS, SIDE, SIDE), dtype=np.uint8)
+    views = int(np.prod(shape[:4]))
+    # The place of each toy's view among the views; all classes share it.
+    place = np.random.default_rng((plan.seed, views)).permutation(views).reshape(shape[:4])
+    pixels = np.empty((views, shape[4], CAMERAS, SIDE, SIDE), dtype=np.uint8)
     places = [
         (toy, azimuth, category)
         for toy in range(shape[0])
@@ -109,16 +113,14 @@ def render_split(split: str, plan: Plan = FULL, workers: int | None = None) -> R
     bar = progress(f"rendering {split}", int(np.prod(shape)), " pairs")
     with closing(render_jobs(jobs, cores() if workers is None else workers)) as blocks, bar:
         for (toy, azimuth, category), block in zip(places, blocks, strict=True):
-            pixels[toy, :, azimuth, :, category] = block
+            pixels[place[toy, :, azimuth], category] = block
             bar.update(block.shape[0] * block.shape[1])
     codes = (plan.instances(split), plan.elevations, plan.azimuths, plan.lightings)
-    columns = np.meshgrid(*codes, range(shape[4]), indexing="ij")
-    table = np.stack([column.ravel() for column in columns], axis=1).astype(np.int32)
-    return Rendered(
-        pixels.reshape(-1, CAMERAS, SIDE, SIDE),
-        np.ascontiguousarray(table[:, 4]),
-        np.ascontiguousarray(table[:, :4]),
-    )
+    info = np.empty((views, 4), dtype=np.int32)
+    for column, values in enumerate(np.meshgrid(*codes, indexing="ij")):
+        info[place.ravel(), column] = values.ravel()
+    labels = np.tile(np.arange(shape[4], dtype=np.int32), views)
+    return Rendered(pixels.reshape(-1, CAMERAS, SIDE, SIDE), labels, info.repeat(shape[4], axis=0))
 
 
 def render_into(

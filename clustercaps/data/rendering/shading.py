@@ -158,14 +158,14 @@ def _on_ground(back: Matrix, fallen: Sequence[Shadow]) -> Float64[np.ndarray, "l
 def develop(
     pictures: Float64[np.ndarray, "lights side side"],
     lightings: Sequence[int],
-    noise: np.random.Generator,
+    grain: tuple[int, ...],
 ) -> UInt8[np.ndarray, "lightings side side"]:
     """Switch lamps on, expose, add grain, and turn light into grey levels.
 
     Args:
         pictures: of the room's light and each lamp.
         lightings: codes of the wanted lightings.
-        noise: draws the grain.
+        grain: numbers that decide the grain, together with the code of the lighting.
     """
     film = np.empty((len(lightings), *pictures.shape[1:]), dtype=np.float32)
     for number, code in enumerate(lightings):
@@ -174,5 +174,7 @@ def develop(
         exposure = 2.2 / len(lamps) ** 0.75
         film[number] = exposure * (pictures[0] + pictures[lamps].sum(0))
     grey = 255 * (1 - np.exp(-film)) ** np.float32(1 / 1.6)
-    grey += GRAIN * noise.standard_normal(grey.shape, dtype=np.float32)
+    for picture, code in zip(grey, lightings, strict=True):
+        noise = np.random.default_rng((*grain, code))
+        picture += GRAIN * noise.standard_normal(picture.shape, dtype=np.float32)
     return np.clip(np.rint(grey), 0, 255).astype(np.uint8)

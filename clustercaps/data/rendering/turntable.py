@@ -37,7 +37,7 @@ def stereo_pairs(
     for row, elevation in enumerate(elevations):
         for side in range(CAMERAS):
             # A picture's grain depends on nothing but which picture it is.
-            noise = np.random.default_rng((seed, category, instance, azimuth, elevation, side))
+            grain = (seed, category, instance, azimuth, elevation, side)
             view = camera(ELEVATIONS[elevation], side, toy.middle)
-            pairs[row, :, side] = develop(photograph(painted, fallen, view), lightings, noise)
+            pairs[row, :, side] = develop(photograph(painted, fallen, view), lightings, grain)
     return pairs

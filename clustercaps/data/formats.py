@@ -168,7 +168,7 @@ def write_norb(array: NDArray[Any]) -> bytes:
     sizes = [*array.shape, 1, 1, 1][: max(3, array.ndim)]
     header = struct.pack(f"<{2 + len(sizes)}I", magic, array.ndim, *sizes)
     # Half a gigabyte is copied once, not twice.
-    return b"".join((header, np.ascontiguousarray(array).data.cast("B")))
+    return b"".join((header, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data))
 
 
 def _uint8(array: NDArray[Any]) -> None:

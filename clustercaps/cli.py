@@ -14,7 +14,7 @@ from clustercaps import __version__
 
 COMMANDS = {
     "models": "list every network, its parameters, and what the paper prints",
-    "data": "list image sets, get them, check their files",
+    "data": "list image sets, get them, check their files, look at them",
     "train": "train a network on an image set",
     "evaluate": "test a trained network: error, confusion, per class",
     "predict": "classify image files with a trained network",

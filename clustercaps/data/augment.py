@@ -5,7 +5,7 @@ Decisions where the paper is silent (docs/data.md gives the reasons):
 * Pixels are scaled to 0..1 and, last of all, normalised by the mean and deviation of the training
   set, as the authors' program does; `normalise=False` leaves this out.
 * Jittered pixels are not clipped: g = a f + b is all the paper says.
-* Padding is black, also after jitter; for smallNORB it is the mean of the image.
+* Padding is black, also after jitter; for stereo pairs it is the mean of the image.
 """
 
 from dataclasses import dataclass
@@ -132,8 +132,8 @@ class Augment:
         draw = self.draw(numbers, height, width)
         device = images.device
         if self.jitter:
-            # smallNORB: the paper normalises first, so the mean that scales b is zero and only the
-            # contrast varies. The other order would be idle: standardising undoes any a f + b.
+            # Stereo pairs: the paper normalises first, so the mean that scales b is zero and only
+            # the contrast varies. The other order would be idle: standardising undoes any a f + b.
             means = images.mean(dim=(1, 2, 3), keepdim=True)
             brightness = draw.brightness.to(device).view(-1, 1, 1, 1) * means
             images = images.mul_(draw.contrast.to(device).view(-1, 1, 1, 1)).add_(brightness)
@@ -231,13 +231,13 @@ def test_transform(name: str, normalise: bool = True) -> Prepare:  # noqa: PT028
 
     Args:
         name: a set, `imagenet` or `folder:PATH`.
-        normalise: divide by the set's statistics; smallNORB is standardised by image anyway.
+        normalise: divide by the set's statistics; stereo pairs are standardised by image anyway.
     """
     if is_streamed(name):
         mean, std, size = IMAGENET_MEAN, IMAGENET_STD, None
         return Prepare(size, mean=mean, std=std) if normalise else Prepare(size)
     known = info(name)
-    if name == "smallnorb":
+    if known.stereo:
         return Prepare(32, halve=True, standardise=True)
     return Prepare(32, mean=known.mean, std=known.std) if normalise else Prepare(32)
 
@@ -247,12 +247,12 @@ def train_transform(name: str, normalise: bool = True) -> Augment:
 
     Args:
         name: a set, `imagenet` or `folder:PATH` (crop and flip of these happen while reading).
-        normalise: divide by the set's statistics; smallNORB is standardised by image anyway.
+        normalise: divide by the set's statistics; stereo pairs are standardised by image anyway.
     """
     prepare = test_transform(name, normalise)
     if is_streamed(name):
         return Augment(prepare)
-    if name == "smallnorb":
+    if info(name).stereo:
         return Augment(prepare, jitter=0.2, padding=4, shift=0.2)
     # Digits are not mirrored. The paper has no line for MNIST: as Fashion-MNIST otherwise.
     flip = 0.0 if name in ("mnist", "svhn") else 0.5

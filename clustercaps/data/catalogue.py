@@ -19,6 +19,8 @@ class SetInfo:
         mean: of the training pixels, 0 to 1, per channel.
         std: likewise; None for both where each image is standardised by itself.
         licence: terms of use, in a few words.
+        stereo: stereo pairs of toys from known viewpoints, which the paper halves, standardises
+            pair by pair, and shifts in training.
     """
 
     name: str
@@ -30,6 +32,7 @@ class SetInfo:
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
     licence: str
+    stereo: bool = False
 
     @property
     def num_classes(self) -> int:
@@ -138,6 +141,19 @@ SETS: dict[str, SetInfo] = {
             None,
             None,
             "research use only",
+            stereo=True,
+        ),
+        SetInfo(
+            "rendered-norb",
+            _TOYS,
+            24_300,
+            24_300,
+            (2, 96, 96),
+            (2, 32, 32),
+            None,
+            None,
+            "MIT, rendered by clustercaps; not smallNORB",
+            stereo=True,
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""What `clustercaps data list | get | check` do; the command line only prints what they return."""
+"""What `clustercaps data list | get | check | show` do; the command line prints their results."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from clustercaps.data.errors import DataError
 from clustercaps.data.files import Say, to_stderr
 from clustercaps.data.folders import FolderImages, open_folder
 from clustercaps.data.images import Images
-from clustercaps.data.published import PUBLISHED
+from clustercaps.data.published import PUBLISHED, RENDERED
 from clustercaps.data.registries import REGISTRIES
 from clustercaps.data.sources import cache_dir, cached, fetch_set
 
@@ -22,7 +22,7 @@ def list_sets() -> str:
         shape = "x".join(str(n) for n in known.shape)
         counts = (f"{known.train:,}", f"{known.test:,}")
         here = "embedded"
-        if known.name in PUBLISHED:
+        if known.name in PUBLISHED or known.name in RENDERED:
             here = "yes" if cached(known.name) else "no"
         rows.append((known.name, *counts, shape, str(known.num_classes), here, _origin(known.name)))
     rows.append((STREAMED, "1,281,167", "50,000", "3x224x224", "1000", "-", "your own folder"))
@@ -36,6 +36,8 @@ def list_sets() -> str:
 
 
 def _origin(name: str) -> str:
+    if name in RENDERED:
+        return "rendered on this machine"
     if name not in PUBLISHED:
         return "this package"
     routes = ["official addresses"]
@@ -55,10 +57,11 @@ def get(name: str, data_dir: Path | str | None = None, say: Say = to_stderr) -> 
     if is_streamed(name):
         return check(name, data_dir, say)
     info(name)
-    if name in PUBLISHED and data_dir is None:
+    if (name in PUBLISHED or name in RENDERED) and data_dir is None:
         fetch_set(name, say)
     splits = [load(name, split, data_dir, say=say) for split in ("train", "test")]
-    return f"{name}: ready, {' and '.join(_counts(images) for images in splits)}"
+    made = "rendered, not photographs; " if name in RENDERED else ""
+    return f"{name}: {made}ready, {' and '.join(_counts(images) for images in splits)}"
 
 
 def check(name: str, data_dir: Path | str | None = None, say: Say = to_stderr) -> str:
@@ -86,7 +89,35 @@ def check(name: str, data_dir: Path | str | None = None, say: Say = to_stderr) -
         lines.append(
             f"{name} {_counts(images)}, mean {_numbers(means)}, deviation {_numbers(deviations)}"
         )
-    return "\n".join([*lines, f"{name}: all files are as published"])
+    if name in RENDERED:
+        lines.append(f"{name}: rendered, not photographs; sizes, counts and codes are right")
+    else:
+        lines.append(f"{name}: all files are as published")
+    return "\n".join(lines)
+
+
+def show(
+    name: str,
+    out: Path,
+    split: str = "train",
+    data_dir: Path | str | None = None,
+    say: Say = to_stderr,
+) -> str:
+    """Draw some images of every class of a set; return one line on what was written.
+
+    Args:
+        name: a set that is loaded whole.
+        out: PNG file to write.
+        split: `train` or `test`.
+        data_dir: folder to look in first.
+        say: told what is tried.
+    """
+    # Figures need networks, and networks take a second to import.
+    from clustercaps.data.sheet import contact_sheet
+
+    images = load(name, split, data_dir, say=say)
+    contact_sheet(images, out)
+    return f"{out}: images of every class of {name}, {split} split"
 
 
 def _check_folder(name: str, data_dir: Path | str | None) -> str:

@@ -114,6 +114,7 @@ _DECODERS: dict[str, Callable[[list[Content]], _Decoded]] = {
     "cifar10": _cifar,
     "svhn": _svhn,
     "smallnorb": _norb,
+    "rendered-norb": _norb,
 }
 
 

@@ -34,6 +34,7 @@ def official_files(published: Published, wanted: list[File]) -> dict[str, bytes]
         for file in wanted:
             address = file.download or file.name
             digest = file.download_digest or file.digest
+            assert digest is not None, f"{file.name} has no official address"
             path = _download(published, address, digest, file.size, folder)
             blob = path.read_bytes()
             # A file that is kept under another name than it is served is kept unzipped.

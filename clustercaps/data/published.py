@@ -1,6 +1,7 @@
 """The official files of each set: names, sizes, checksums, addresses."""
 
 from dataclasses import dataclass
+from math import prod
 
 
 @dataclass(frozen=True)
@@ -10,7 +11,8 @@ class File:
     Args:
         name: its name in the cache.
         size: published number of bytes.
-        digest: published checksum, `md5:...` or `sha256:...`.
+        digest: published checksum, `md5:...` or `sha256:...`; None for a file that is not
+            published but rendered.
         aliases: other names under which users have it; those ending in .gz hold it zipped.
         download: name at the official addresses, if it differs.
         download_digest: checksum of that download.
@@ -20,7 +22,7 @@ class File:
 
     name: str
     size: int
-    digest: str
+    digest: str | None
     aliases: tuple[str, ...] = ()
     download: str | None = None
     download_digest: str | None = None
@@ -244,6 +246,28 @@ SMALLNORB = Published(
     ),
 )
 
+
+def _rendered(name: str, sizes: tuple[int, ...], item: int) -> File:
+    # The number is that of the renderer: a change of its pictures makes other files.
+    header = 8 + 4 * max(3, len(sizes))
+    return File(f"rendered-norb-1-5x{name}.mat", header + prod(sizes) * item, None)
+
+
+def _rendered_split(stem: str) -> tuple[File, ...]:
+    return (
+        _rendered(f"{stem}-dat", (24_300, 2, 96, 96), 1),
+        _rendered(f"{stem}-cat", (24_300,), 4),
+        _rendered(f"{stem}-info", (24_300, 4), 4),
+    )
+
+
+RENDERED_NORB = Published(
+    train=_rendered_split(_NORB_TRAIN),
+    test=_rendered_split(_NORB_TEST),
+    folders=("rendered-norb", ""),
+    addresses=(),
+)
+
 PUBLISHED = {
     "mnist": MNIST,
     "fashion-mnist": FASHION_MNIST,
@@ -251,3 +275,10 @@ PUBLISHED = {
     "svhn": SVHN,
     "smallnorb": SMALLNORB,
 }
+# Sets that this package makes itself, on the user's machine.
+RENDERED = {"rendered-norb": RENDERED_NORB}
+
+
+def files_of(name: str) -> Published:
+    """The files of a set, published or rendered."""
+    return RENDERED[name] if name in RENDERED else PUBLISHED[name]

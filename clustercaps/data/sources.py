@@ -1,6 +1,7 @@
 """Where files come from: a given folder, the cache, official addresses, package registries.
 
-Whatever the source, content is verified before use, and nothing reaches the cache unverified.
+Whatever the source, content is verified before use, and nothing reaches the cache unverified. One
+set comes from nowhere: it is rendered into the cache.
 """
 
 import os
@@ -20,8 +21,9 @@ from clustercaps.data.files import (
     write_all,
 )
 from clustercaps.data.official import archive_members, official_files
-from clustercaps.data.published import PUBLISHED, Archive, File, Published
+from clustercaps.data.published import RENDERED, Archive, File, Published, files_of
 from clustercaps.data.registries import REGISTRIES
+from clustercaps.data.rendering.norb_set import render_into
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,14 @@ def obtain(
     """Return the files of one split, in their published order, and where they came from.
 
     Args:
-        name: a set in `PUBLISHED`.
+        name: a set that has files.
         split: `train` or `test`.
         data_dir: folder to look in first.
         verify: compare with the published checksums.
         say: told which source is used.
         fetch: if neither folder nor cache has the files, get them.
     """
-    published = PUBLISHED[name]
+    published = files_of(name)
     files = published.split(split)
     tried = []
     if data_dir is not None:
@@ -86,15 +88,23 @@ def obtain(
 def fetch_set(name: str, say: Say, tried: Iterable[str] = ()) -> None:
     """Bring every missing file of a set into the cache, from the first route that works.
 
+    A rendered set is rendered instead, each split that lacks a file.
+
     Args:
-        name: a set in `PUBLISHED`.
+        name: a set that has files.
         say: told what is tried and what failed.
         tried: what was tried before, for the message if every route fails.
     """
-    published, cache = PUBLISHED[name], cache_dir() / name
+    published, cache = files_of(name), cache_dir() / name
     missing = _missing(cache, published.files)
     failures = list(tried)
     if not missing:
+        return
+    if name in RENDERED:
+        for split in ("train", "test"):
+            files = published.split(split)
+            if _missing(cache, files):
+                render_into(cache, split, [file.name for file in files], say)
         return
     for where, get in _routes(name, published, missing):
         say(f"{name}: trying {where}")
@@ -103,7 +113,7 @@ def fetch_set(name: str, say: Say, tried: Iterable[str] = ()) -> None:
             for file in missing:
                 if file.name not in contents:
                     raise DataError(f"{file.name} is not in it")
-                check_digest(contents[file.name], file.size, file.digest, file.name)
+                _verify(contents[file.name], file, file.name)
         # OSError: no room for temporary files, say; the next route may need less.
         except (DataError, OSError) as error:
             failures.append(f"{where}: {error}")
@@ -118,7 +128,7 @@ def fetch_set(name: str, say: Say, tried: Iterable[str] = ()) -> None:
 def cached(name: str) -> bool:
     """Whether every file of a set lies in the cache (unverified)."""
     try:
-        return not _missing(cache_dir() / name, PUBLISHED[name].files)
+        return not _missing(cache_dir() / name, files_of(name).files)
     except DataError:
         return False
 
@@ -196,12 +206,21 @@ def _read(path: Path, file: File, verify: bool, say: Say) -> Content:
     blob = read_file(path)
     content = unpack(blob, path)
     if verify and file.unpacked is None:
-        check_digest(content, file.size, file.digest, path)
+        _verify(content, file, path)
     elif verify and blob.startswith(GZIP_MAGIC):
-        check_digest(blob, file.size, file.digest, path)
+        _verify(blob, file, path)
     elif verify:
         say(f"{path.name}: a checksum is published for the .gz only; shape and counts are checked")
     return Content(content, path)
+
+
+def _verify(blob: bytes, file: File, path: Path | str) -> None:
+    if file.digest is not None:
+        check_digest(blob, file.size, file.digest, path)
+    elif len(blob) != file.size:
+        raise DataError(
+            f"{path}: {len(blob):,} bytes, expected {file.size:,}; delete it, and get the set again"
+        )
 
 
 def _from_archive(
@@ -210,5 +229,5 @@ def _from_archive(
     contents = archive_members(path, archive, list(files))
     if verify:
         for file in files:
-            check_digest(contents[file.name], file.size, file.digest, path / file.name)
+            _verify(contents[file.name], file, path / file.name)
     return [Content(contents[file.name], path / file.name) for file in files]

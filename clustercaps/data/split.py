@@ -37,13 +37,13 @@ def validation_split(
 def viewpoint_split(
     images: Images, kind: str = "azimuth"
 ) -> tuple[Bool[Tensor, "images"], Bool[Tensor, "images"]]:
-    """Tell familiar from novel viewpoints of smallNORB.
+    """Tell familiar from novel viewpoints of smallNORB or of its rendered likeness.
 
     The paper trains on the familiar images of the training split, matches networks on the familiar
     images of the test split, and reports the novel images of the test split.
 
     Args:
-        images: a split of smallNORB.
+        images: a split of `smallnorb` or `rendered-norb`.
         kind: `azimuth` (familiar: 300 to 40 degrees) or `elevation` (familiar: 30 to 40 degrees).
 
     Returns:
@@ -53,6 +53,8 @@ def viewpoint_split(
         raise ValueError(f"kind must be 'azimuth' or 'elevation', got {kind!r}")
     if kind not in images.meta:
         name = images.meta.get("name", "this set")
-        raise ValueError(f"{name} has no {kind}; viewpoints are known for smallnorb only")
+        raise ValueError(
+            f"{name} has no {kind}; viewpoints are known for smallnorb and rendered-norb only"
+        )
     familiar = torch.isin(images.meta[kind], torch.tensor(FAMILIAR[kind]))
     return familiar, ~familiar

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from clustercaps.data import SETS, Augment, Prepare, test_transform, train_transform
 
 NAMES = sorted(SETS)
+STEREO = {"smallnorb", "rendered-norb"}
 
 
 def pixels_like(name: str, count: int = 6, seed: int = 0) -> torch.Tensor:
@@ -23,7 +24,7 @@ def rng(seed: int = 0) -> torch.Generator:
 def plain(name: str, image: torch.Tensor) -> torch.Tensor:
     """One image as numbers, float64, before anything random."""
     image = image.double() / 255
-    if name == "smallnorb":
+    if name in STEREO:
         small = torch.zeros(2, 48, 48, dtype=torch.float64)
         for row in range(48):
             for column in range(48):
@@ -44,14 +45,14 @@ def finish(name: str, image: torch.Tensor) -> torch.Tensor:
 
 
 # Size after padding and largest shift in pixels, from the paper (smallNORB: 0.2 of 56 is 11.2).
-PADDED = {"mnist": 36, "svhn": 40, "cifar10": 40, "smallnorb": 56}
+PADDED = {"mnist": 36, "svhn": 40, "cifar10": 40, "smallnorb": 56, "rendered-norb": 56}
 FLIPPED = {"fashion-mnist", "fashion-mnist-mini", "cifar10"}
 
 
 def one_by_one(name: str, batch: torch.Tensor, draws) -> torch.Tensor:
     """The paper's sentence for one image after another: jitter, pad, shift, crop, flip."""
     results = []
-    reach = 11 if name == "smallnorb" else 0
+    reach = 11 if name in STEREO else 0
     for i, image in enumerate(batch):
         f = plain(name, image)
         g = draws.contrast[i].double() * f + draws.brightness[i].double() * f.mean()
@@ -72,7 +73,7 @@ def one_by_one(name: str, batch: torch.Tensor, draws) -> torch.Tensor:
 def test_batch_equals_the_plain_loop(name):
     augment, batch = train_transform(name), pixels_like(name)
     got = augment(batch, rng(5))
-    side = 48 if name == "smallnorb" else batch.shape[-1]
+    side = 48 if name in STEREO else batch.shape[-1]
     draws = augment.draw(augment.numbers(len(batch), rng(5)), side, side)
     expected = one_by_one(name, batch, draws)
     assert got.dtype == torch.float32
@@ -83,13 +84,13 @@ def test_batch_equals_the_plain_loop(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_draws_have_the_range_the_paper_states(name):
     augment, count = train_transform(name), 20_000
-    side = 48 if name == "smallnorb" else SETS[name].shape[-1]
+    side = 48 if name in STEREO else SETS[name].shape[-1]
     draws = augment.draw(augment.numbers(count, rng()), side, side)
     for values, middle in ((draws.contrast, 1.0), (draws.brightness, 0.0)):
         assert float(values.min()) == pytest.approx(middle - 0.2, abs=1e-3)
         assert float(values.max()) == pytest.approx(middle + 0.2, abs=1e-3)
         assert float(values.mean()) == pytest.approx(middle, abs=5e-3)
-    reach = 11 if name == "smallnorb" else 0
+    reach = 11 if name in STEREO else 0
     places = PADDED.get(name, 36) - 32 + 1 + 2 * reach
     for starts in (draws.top, draws.left):
         assert set(starts.tolist()) == set(range(places))
@@ -147,7 +148,7 @@ def test_test_images_are_centred(name):
     assert torch.equal(got, test_transform(name)(batch))
     for image, result in zip(batch, got, strict=True):
         f = plain(name, image)
-        if name == "smallnorb":
+        if name in STEREO:
             f = f[:, 8:40, 8:40]
         elif f.shape[-1] == 28:
             canvas = torch.zeros(1, 32, 32, dtype=torch.float64)

@@ -14,7 +14,7 @@ from clustercaps.figures import new_figure, save
 from clustercaps.recipes import resolve
 from clustercaps.tables import text_table
 
-DATA, IMAGES, EPOCHS, BATCH = "fashion-mnist-mini", 2000, 3, 32
+DATA, IMAGES, EPOCHS, BATCH = "fashion-mnist-mini", 1000, 2, 16
 # One form of every system; the other forms differ in size only.
 SYSTEMS = (
     *("m1", "s1", "capsnet_svhn", "em_small", "vb_small", "frms_capsnet", "frem_capsnet", "hitnet"),

@@ -18,7 +18,7 @@ DATA, IMAGES, EPOCHS, BATCH = "fashion-mnist-mini", 1000, 2, 16
 # One form of every system; the other forms differ in size only.
 SYSTEMS = (
     *("m1", "s1", "capsnet_svhn", "em_small", "vb_small", "frms_capsnet", "frem_capsnet", "hitnet"),
-    *("dcnet", "dcnet3", "ms_capsnet", "nair", "maxmin_capsnet", "kernel_capsnet"),
+    *("dcnet", "dcnet3", "ms_capsnet", "maxmin_capsnet", "kernel_capsnet"),
     *("self_routing_1", "ar_capsnet", "star", "heinsen_smallnorb", "inverted_attention_resnet"),
     "efficient_capsnet",
 )

@@ -19,6 +19,7 @@ EXPERIMENTS = {
     "kd-grid": "votes K and capsule size D on CIFAR-10",
     "ablation": "routing weights that depend on the image, against constant ones",
     "routing-weights": "bars of routing weights by class, and a test that they follow the image",
+    "affine": "images drawn from rotated, flipped, shifted and scaled channels",
     "imagenet": "the ImageNet network: top-1 and top-5, and what the whole run would cost",
 }
 BUDGETS = {

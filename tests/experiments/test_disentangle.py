@@ -1,0 +1,90 @@
+"""Whether properties of drawings are what their names say, and effects those of the capsules."""
+
+import pytest
+import torch
+
+from clustercaps.experiments.digit_properties import (
+    PROPERTIES,
+    concentration,
+    effects,
+    measure_properties,
+)
+from clustercaps.experiments.disentangle import by_class, own_capsules, strips
+from clustercaps.experiments.measuring import View
+from clustercaps.models import create_model
+
+
+def bar(width: int, height: int, lean: float = 0.0) -> torch.Tensor:
+    """An upright bar, or one whose rows shift to the right towards its top."""
+    image = torch.zeros(1, 1, 32, 32)
+    top = 16 - height // 2
+    for row in range(top, top + height):
+        left = 16 - width // 2 + round(lean * (16 - row))
+        image[0, 0, row, left : left + width] = 1.0
+    return image
+
+
+def properties(image: torch.Tensor) -> dict[str, float]:
+    return dict(zip(PROPERTIES, measure_properties(image)[0].tolist(), strict=True))
+
+
+def test_a_bar_has_its_sides_area_and_thickness() -> None:
+    found = properties(bar(4, 24))
+    assert found["area"] == pytest.approx(96)
+    assert found["slant"] == pytest.approx(0, abs=1e-6)
+    assert found["width"] == pytest.approx(4, rel=0.05)
+    assert found["height"] == pytest.approx(24, rel=0.01)
+    # Twice the area over the outline, 2 (4 + 24).
+    assert found["thickness"] == pytest.approx(2 * 96 / 56, rel=0.03)
+
+
+@pytest.mark.parametrize("lean", [-0.5, 0.5])
+def test_a_lean_is_slant_and_leaves_the_other_properties(lean: float) -> None:
+    upright, leaning = properties(bar(4, 24)), properties(bar(4, 24, lean))
+    assert leaning["slant"] == pytest.approx(lean, rel=0.02)
+    assert leaning["width"] == pytest.approx(upright["width"], rel=0.1)
+    for name in ("height", "area"):
+        assert leaning[name] == pytest.approx(upright[name])
+
+
+def test_place_and_shade_of_the_background_do_not_break_anything() -> None:
+    moved = bar(4, 20).roll((3, -5), (2, 3))
+    torch.testing.assert_close(measure_properties(moved), measure_properties(bar(4, 20)))
+    assert measure_properties(torch.zeros(1, 1, 32, 32)).isfinite().all()
+
+
+def test_concentration_is_one_for_one_property_and_a_fifth_for_all() -> None:
+    effect = torch.tensor([[0.0, -3.0, 0, 0, 0], [1, -1, 1, -1, 1], [0, 0, 0, 0, 0]])
+    torch.testing.assert_close(concentration(effect), torch.tensor([1.0, 0.2, 0.0]))
+
+
+def test_effects_find_the_dimension_that_makes_bars_taller() -> None:
+    def draw(capsules: torch.Tensor) -> torch.Tensor:
+        return torch.cat([bar(4, 16 + 2 * round(float(capsule[1]))) for capsule in capsules])
+
+    found = effects(draw, torch.zeros(2, 3), 2 * torch.eye(3), torch.ones(5, dtype=torch.float64))
+    assert found.shape == (2, 3, 5)
+    assert not found[:, (0, 2)].any()
+    assert found[0, 1, PROPERTIES.index("height")] == pytest.approx(8, rel=0.01)
+    assert found[0, 1, PROPERTIES.index("area")] == pytest.approx(32)
+
+
+def test_opposite_effects_on_images_of_a_class_cancel() -> None:
+    effect = torch.tensor([1.0, -1.0, 2.0]).view(3, 1, 1).expand(3, 2, 5)
+    found = by_class(effect, torch.tensor([4, 4, 7]))
+    torch.testing.assert_close(found, torch.tensor([0.0, 2.0]).view(2, 1, 1).expand(2, 2, 5))
+
+
+@pytest.mark.parametrize("model", ["class_capsules", "ar_capsnet"])
+@torch.no_grad()
+def test_the_middle_of_a_strip_is_what_the_network_draws(model: str) -> None:
+    network = create_model(model, img_size=32, dim=3).eval()
+    images, labels = torch.rand(2, 1, 32, 32), torch.tensor([3, 8])
+    capsules, draw = own_capsules(View(network, images, images, labels))
+    wanted = network.reconstruct(network.forward_features(images), labels)
+    torch.testing.assert_close(draw(labels)(capsules), wanted)
+    drawn = strips(draw(labels[:1]), capsules[:1])
+    assert drawn.shape == (3, 11, 32, 32)
+    for strip in drawn:
+        torch.testing.assert_close(strip[5], wanted[0, 0])
+        assert not torch.allclose(strip[0], strip[10])

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from clustercaps.experiments.cells import Cell, Experiment, Row
 from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.measuring import View, measured_training
+from clustercaps.experiments.measuring import View, measured_training, with_bar
 from clustercaps.experiments.pictures import mosaic, pack, unpack
 from clustercaps.experiments.plots import SMALL
 from clustercaps.experiments.trainings import first_rows, spreads
@@ -93,7 +93,7 @@ def look(view: View, _: Mapping[str, Any], __: torch.Generator) -> Row:
     def add(column: str, drawn: Tensor, wanted: Tensor) -> None:
         sums[column] = sums.get(column, 0.0) + float((drawn - wanted).square().sum()) / count
 
-    for part in range(0, len(view.images), BATCH):
+    for part in with_bar(range(0, len(view.images), BATCH), "drawing"):
         batch = slice(part, part + BATCH)
         pixels, labels = view.pixels[batch], view.labels[batch]
         maps = read_maps(view.model, view.images[batch])

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from clustercaps.experiments.measuring import with_bar
+
 PROPERTIES = ("thickness", "slant", "width", "height", "area")
 # Side of a bar over the standard deviation of its ink along that side.
 BAR = 12**0.5
@@ -72,7 +74,7 @@ def effects(
     """
     changes = [
         measure_properties(draw(capsules + way)) - measure_properties(draw(capsules - way))
-        for way in directions
+        for way in with_bar(list(directions), "drawing")
     ]
     return torch.stack(changes, 1) / scale
 

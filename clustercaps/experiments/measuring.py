@@ -1,19 +1,22 @@
 """Cells that train a network, or leave it untrained, and then look at what it does with images."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from clustercaps import data
+from clustercaps.data.files import progress
 from clustercaps.experiments.cells import Cell, Row, Workspace
 from clustercaps.experiments.trainings import train_once, training
 from clustercaps.models import ImageClassifier, create_model
 from clustercaps.recipes import TrainSettings
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,19 @@ def _measure(look: Look, view: View, options: Mapping[str, Any], seed: int) -> R
         name: json.dumps(value) if isinstance(value, list | dict) else value
         for name, value in columns.items()
     }
+
+
+def with_bar(items: Sequence[Item], what: str) -> Iterator[Item]:
+    """The items, with a bar and the time left if they take more than two seconds.
+
+    Args:
+        items: What is gone through.
+        what: Is being done.
+    """
+    with progress(what, len(items), "") as bar:
+        for item in items:
+            yield item
+            bar.update(1)
 
 
 def rounded(values: Tensor, digits: int = 5) -> Any:

@@ -23,7 +23,7 @@ from torch.nn.functional import one_hot
 
 from clustercaps.experiments.cells import Cell, Experiment, Row
 from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.measuring import View, measured_training, rounded, untrained
+from clustercaps.experiments.measuring import View, measured_training, rounded, untrained, with_bar
 from clustercaps.experiments.plots import SMALL, add_legend
 from clustercaps.experiments.trainings import first_rows, spreads
 from clustercaps.figures import COLOURS, new_figure
@@ -102,7 +102,7 @@ def last_weights(view: View) -> Float[Tensor, "images clusters channels dim"]:
     """Routing weights of the last layer, which has one capsule in each channel."""
     assert isinstance(view.model, ClassCapsuleNet)
     parts = []
-    for images in view.images.split(BATCH):
+    for images in with_bar(view.images.split(BATCH), "tracing"):
         _, traces = view.model.forward_features(images, trace=True)
         parts.append(traces[-1].weights.flatten(3))
     return torch.cat(parts).double()

@@ -71,11 +71,11 @@ def train_once(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
 
 
 def default_settings() -> dict[str, Any]:
-    """The settings of a run that have a default."""
+    """The settings of a run that have a default, but the seed, which is no setting of a cell."""
     return {
         f.name: f.default
         for f in dataclasses.fields(TrainSettings)
-        if f.default is not dataclasses.MISSING
+        if f.default is not dataclasses.MISSING and f.name != "seed"
     }
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from clustercaps.data import SETS
 from clustercaps.experiments import BUDGETS, EXPERIMENTS, get_experiment
+from clustercaps.peer_recipes import PEER_RECIPES
 
 TRAININGS = {"classification": 36, "kd-grid": 8, "ablation": 8}
 
@@ -50,3 +51,37 @@ def test_quick_trains_on_parts_of_real_sets() -> None:
         for cell in get_experiment(name).cells("quick"):
             images = cell.settings["limit"] or SETS[cell.data].train
             assert images * cell.settings["epochs"] <= 60_000
+
+
+FIGURES = {"routing-weights": 2, "affine": 3, "disentangle": 3}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_are_of_networks_trained_on_mnist(name: str) -> None:
+    experiment = get_experiment(name)
+    for budget in ("quick", "full"):
+        trained = [cell for cell in experiment.cells(budget) if "epochs" in cell.settings]
+        assert len(trained) == FIGURES[name]
+        assert {cell.data for cell in experiment.cells(budget)} == {"mnist"}
+        for cell in trained:
+            peer = cell.settings["model"] in PEER_RECIPES
+            if budget == "quick":
+                assert cell.settings["limit"] * cell.settings["epochs"] <= 60_000
+            elif peer:
+                recipe = PEER_RECIPES[cell.settings["model"]]
+                assert {key: cell.settings[key] for key in recipe} == recipe
+            else:
+                assert (cell.settings["epochs"], cell.settings["lr"]) == (300, 0.1)
+                assert (cell.settings["optimizer"], cell.settings["limit"]) == ("sgd", 0)
+
+
+def test_another_measurement_of_the_same_training_is_another_result() -> None:
+    quick = get_experiment("affine").cells("quick")[0]
+    fewer = {**quick.settings, "measurement": {"images": 10}}
+    assert quick.changes(fewer) == ["measurement was {'images': 10}, now {'images': 1000}"]
+
+
+def test_a_setting_that_an_old_result_does_not_know_is_no_change() -> None:
+    cell = get_experiment("ablation").cells("quick")[0]
+    older = {name: value for name, value in cell.settings.items() if name != "accumulate"}
+    assert cell.changes(older) == []

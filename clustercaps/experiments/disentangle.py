@@ -47,7 +47,7 @@ MODELS = {
     "ar_capsnet": "attention routing",
 }
 REACH, STEPS = 0.25, 11
-# As in the other two networks' recipes; with SGD, the decoder draws nothing yet after a quick run.
+# Adaptive, as in the other recipes: after 79 steps of the fast recipe, drawings were still grey.
 ADAM = {"optimizer": "adam", "lr": 1e-3, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0}
 
 
@@ -253,5 +253,5 @@ part of them: compare concentrations, not effects, between networks. The figure 
 image and the size of effects, averaged over classes, of the first seed. Images are 32x32 (MNIST
 with a black margin); the weight of the drawing beside the classification is ours for cluster
 routing, and its authors' for the others. The quick budget halves the width of dynamic routing's
-network and trains cluster routing with Adam, since SGD needs longer until its decoder draws.""",
+network and trains cluster routing with Adam; its rate is that of dynamic routing's recipe.""",
 )

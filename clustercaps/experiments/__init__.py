@@ -18,6 +18,7 @@ EXPERIMENTS = {
     "classification": "M1-M4, S1-S4 and the CNN on four image sets: the paper's main table",
     "kd-grid": "votes K and capsule size D on CIFAR-10",
     "ablation": "routing weights that depend on the image, against constant ones",
+    "viewpoints": "novel azimuths and elevations, networks matched on familiar ones",
     "imagenet": "the ImageNet network: top-1 and top-5, and what the whole run would cost",
 }
 BUDGETS = {

@@ -81,14 +81,12 @@ def from_csv(rows: list[dict[str, str]]) -> Iterator[tuple[str, float]]:
 
 
 def from_curves(rows: list[dict[str, str]]) -> Iterator[tuple[str, float]]:
-    """Mean and sd over seeds where a cell's runs first reach what some run reaches, or the paper."""
-    curves = [
-        (
-            row["cell"],
-            *([float(x) for x in row[f"{n}_curve"].split()] for n in ("familiar", "novel")),
-        )
-        for row in rows
-    ]
+    """Mean and sd of a cell where its runs first reach the best of some run, or the paper's."""
+
+    def curve(text: str) -> list[float]:
+        return [float(part) for part in text.split()]
+
+    curves = [(r["cell"], curve(r["familiar_curve"]), curve(r["novel_curve"])) for r in rows]
     for level in {*(max(familiar) for _, familiar, _ in curves), 96.3, 95.7}:
         for cell in {cell for cell, _, _ in curves}:
             runs = [(familiar, novel) for name, familiar, novel in curves if name == cell]

@@ -257,5 +257,5 @@ reaches the accuracy in the column "matched at", so it may lie a little above it
 figure are all tests. The paper calls its network "Ours" here; its 246K parameters are those that it
 prints for M2 on smallNORB. STAR-CAPS is the paper's alone. In the full budget the EM network trains
 as long as the others, which is far shorter than its authors trained; in the quick one it is a
-smaller network that sees far fewer images, in smaller batches, because it is slow without a GPU.""",
+smaller network that sees far fewer images, in smaller batches, since it is slow without a GPU.""",
 )

@@ -92,5 +92,6 @@ def test_all_networks_of_a_comparison_see_the_same_images() -> None:
             settings = cell.settings
             assert (settings["model"], settings["data"], settings["views"]) == (model, data, views)
             assert settings["limit"] == 0
+            assert settings["augment"] == (budget == "full")
             assert settings["test_limit"] == (300 if budget == "quick" else 0)
             assert settings["test_every"] == 1

@@ -51,6 +51,15 @@ class TrainSettings:
     augment: bool = setting("the paper's random jitter, crop and flip", True)
     validate: bool = setting("train on four fifths and test on the validation fifth", False)
     limit: int = setting("train on this many images, evenly from all classes; 0 for all", 0)
+    epoch_images: int = setting(
+        "images in an epoch, drawn anew for each, to test more often; 0 for all", 0
+    )
+    test_limit: int = setting("test on this many, likewise: the same in every test; 0 for all", 0)
+    views: str = setting(
+        "azimuth or elevation: train and test on its familiar viewpoints, and test on the novel "
+        "ones too; sets of toys only",
+        "",
+    )
     seed: int = setting("seed of weights, order and augmentation", 0)
     precision: str = setting("float32 or bf16 (mixed)", "float32")
     accumulate: int = setting("parts that a step's batch is computed in, to save memory", 1)
@@ -62,7 +71,7 @@ class TrainSettings:
         check_types(self)
         for name in ("epochs", "batch_size", "accumulate", "test_every"):
             at_least(name, getattr(self, name), 1)
-        for name in ("limit", "img_size", "seed"):
+        for name in ("limit", "epoch_images", "test_limit", "img_size", "seed"):
             at_least(name, getattr(self, name), 0)
         for name in ("lr", "weight_decay", "clip_norm", "warmup_epochs", "momentum", "lr_floor"):
             if getattr(self, name) < 0:
@@ -75,6 +84,7 @@ class TrainSettings:
             "optimizer": ("sgd", "adam", "rmsprop", "radam"),
             "schedule": ("step", "cosine", "exponential", "constant"),
             "precision": ("float32", "bf16"),
+            "views": ("", "azimuth", "elevation"),
         }
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
@@ -104,6 +114,12 @@ class TrainSettings:
             raise ValueError(
                 f"accumulate ({self.accumulate}) cannot exceed batch_size ({self.batch_size})"
             )
+        if self.views and (is_streamed(self.data) or not info(self.data).stereo):
+            raise ValueError(
+                f"viewpoints of {self.data} are not known; views is for smallnorb and rendered-norb"
+            )
+        if self.views and self.validate:
+            raise ValueError("views tests on the test split, which validate leaves alone; give one")
         if not is_streamed(self.data):
             info(self.data)
             if self.img_size:

@@ -74,8 +74,30 @@ def from_csv(rows: list[dict[str, str]]) -> Iterator[tuple[str, float]]:
         if rows and "seed" in rows[0] and len(values) > 1:
             yield name, statistics.mean(values)
             yield f"sd {name}", statistics.stdev(values)
+    if rows and "familiar_curve" in rows[0]:
+        yield from from_curves(rows)
     for name in {name for name, _ in columns if "seconds" in name}:
         yield name, sum(sum(v) for (other, _), v in columns.items() if other == name)
+
+
+def from_curves(rows: list[dict[str, str]]) -> Iterator[tuple[str, float]]:
+    """Mean and sd of a cell where its runs first reach the best of some run, or the paper's."""
+
+    def curve(text: str) -> list[float]:
+        return [float(part) for part in text.split()]
+
+    curves = [(r["cell"], curve(r["familiar_curve"]), curve(r["novel_curve"])) for r in rows]
+    for level in {*(max(familiar) for _, familiar, _ in curves), 96.3, 95.7}:
+        for cell in {cell for cell, _, _ in curves}:
+            runs = [(familiar, novel) for name, familiar, novel in curves if name == cell]
+            if any(max(familiar) < level for familiar, _ in runs):
+                continue
+            first = [[value >= level for value in familiar].index(True) for familiar, _ in runs]
+            for part, name in enumerate(("familiar", "novel")):
+                values = [run[part][place] for run, place in zip(runs, first, strict=True)]
+                yield name, statistics.mean(values)
+                if len(values) > 1:
+                    yield f"sd {name}", statistics.stdev(values)
 
 
 def to_float(text: str) -> float | None:

@@ -21,6 +21,7 @@ EXPERIMENTS = {
     "routing-weights": "bars of routing weights by class, and a test that they follow the image",
     "affine": "images drawn from rotated, flipped, shifted and scaled channels",
     "disentangle": "what each dimension of a class capsule changes in the drawn digit",
+    "viewpoints": "novel azimuths and elevations, networks matched on familiar ones",
     "imagenet": "the ImageNet network: top-1 and top-5, and what the whole run would cost",
 }
 BUDGETS = {

@@ -56,10 +56,11 @@ def conditions(experiment: Experiment, budget: str, rows: Sequence[Row]) -> str:
             "Data: " + ", ".join(f"{n} ({a:,} training and {b:,} test images)" for n, a, b in sets)
         )
         epochs = unique(trained, "epochs")
+        tested = " and ".join(unique(trained, "tested")) or "at the last epoch, never the best"
         recipes = ", ".join(f"`{recipe}`" for recipe in unique(trained, "recipe"))
         lines.append(
             f"Seeds {', '.join(unique(trained, 'seed'))}; {', '.join(epochs)} epochs of the recipe "
-            f"{recipes}; tested at the last epoch, never the best (weights: "
+            f"{recipes}; tested {tested} (weights: "
             f"{', '.join(unique(trained, 'weights'))})"
         )
         seconds = sum(row["train_seconds"] for row in trained)

@@ -5,11 +5,14 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.cells import Cell, Row, Workspace
 from clustercaps.experiments.store import CONDITIONS
 from clustercaps.recipes import TrainSettings, resolve
+
+if TYPE_CHECKING:
+    from clustercaps.training.batches import Load
 
 # Columns of a training's row, as they are called in `result.json` of its run.
 COLUMNS = (
@@ -19,6 +22,7 @@ COLUMNS = (
 # Image sets as people write them.
 NAMES = {
     "smallnorb": "smallNORB",
+    "rendered-norb": "rendered toys (not smallNORB)",
     "fashion-mnist": "Fashion-MNIST",
     "fashion-mnist-mini": "Fashion-MNIST, 10,000 images",
     "svhn": "SVHN",
@@ -52,8 +56,17 @@ def training(
     return Cell(id, stored, partial(measure or train_once, settings), data, default_settings())
 
 
-def train_once(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
-    """Train with a seed, or go on with the run that the workspace holds, and return its row."""
+def train_once(
+    settings: TrainSettings, seed: int, workspace: Workspace, load: "Load | None" = None
+) -> Row:
+    """Train with a seed, or go on with the run that the workspace holds, and return its row.
+
+    Args:
+        settings: Of the run but its seed.
+        seed: Of the run.
+        workspace: Where it goes.
+        load: What reads a set held in memory, if not `data.load`.
+    """
     from clustercaps.training import train
     from clustercaps.training.run_folder import RunFolder
 
@@ -64,6 +77,7 @@ def train_once(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
         overwrite=workspace.fresh,
         data_dir=workspace.data_dir,
         workers=workspace.workers,
+        load=load,
     )
     row = {name: result[name] for name in (*COLUMNS, *CONDITIONS)}
     lines = RunFolder(workspace.folder).metrics()

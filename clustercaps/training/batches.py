@@ -1,6 +1,6 @@
 """Which images a process sees in which step; the same over all processes whatever their number."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +10,9 @@ from torch.utils.data import DataLoader, Dataset
 from clustercaps import data
 from clustercaps.data import Augment, FolderImages, Images, Prepare
 from clustercaps.recipes import TrainSettings
+
+# Reads a set held in memory, from its name, "train" or "test", and the folder of its files.
+Load = Callable[[str, str, str | None], Images]
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,15 @@ class TrainBatches:
             self.pixels, self.labels = source.pixels.to(device), source.labels.to(device)
 
     def __len__(self) -> int:
-        """Steps in an epoch; the last may be a smaller batch, so that every image is seen."""
-        return -(-len(self.source) // self.settings.batch_size)
+        """Steps in an epoch; the last may be a smaller batch, so that none is left out."""
+        images = min(len(self.source), self.settings.epoch_images or len(self.source))
+        return -(-images // self.settings.batch_size)
 
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[list[Batch]]:
         """The steps of an epoch from `first_step` on, each in `accumulate` parts."""
         generator = torch.Generator().manual_seed(mix(self.settings.seed, epoch))
         order = torch.randperm(len(self.source), generator=generator)
+        order = order[: self.settings.epoch_images or None]
         steps = list(order.split(self.settings.batch_size))[first_step:]
         if isinstance(self.source, Images):
             for number, chosen in enumerate(steps, first_step):
@@ -134,20 +139,36 @@ def streaming_loader(
     return DataLoader(source, batch_sampler=parts, num_workers=workers)
 
 
-def open_split(settings: TrainSettings, split: str, data_dir: str | None) -> Images | FolderImages:
-    """The images that a run trains on ("train") or is tested on ("test").
+def open_split(
+    settings: TrainSettings, split: str, data_dir: str | None, load: Load | None = None
+) -> Images | FolderImages:
+    """The images that a run trains on ("train") or is tested on ("test", "novel").
 
-    With `validate`, both come from the training set and the test set is not touched.
+    With `validate`, both come from the training set and the test set is not touched. With `views`,
+    "train" and "test" are the familiar viewpoints of their splits, and "novel" is the rest of the
+    test set.
+
+    Args:
+        settings: Of the run.
+        split: "train", "test" or "novel".
+        data_dir: Folder with the official files, if not the cache.
+        load: What reads a set held in memory; `data.load` if not given.
     """
-    wanted = "train" if settings.validate else split
+    if split == "novel" and not settings.views:
+        raise ValueError("novel viewpoints are only told apart with the setting views")
+    wanted = "train" if settings.validate or split == "train" else "test"
     if data.is_streamed(settings.data):
         return _open_folder(settings, split, wanted, data_dir)
-    images = data.load(settings.data, wanted, data_dir)
+    images = (load or data.load)(settings.data, wanted, data_dir)
     if settings.validate:
         kept, held_out = data.validation_split(images.labels)
         images = images.subset(kept if split == "train" else held_out)
-    if settings.limit and split == "train":
-        images = images.subset(balanced(images.labels, settings.limit))
+    if settings.views:
+        familiar, novel = data.viewpoint_split(images, settings.views)
+        images = images.subset(novel if split == "novel" else familiar)
+    limit = "limit" if split == "train" else "test_limit"
+    if getattr(settings, limit):
+        images = images.subset(balanced(images.labels, getattr(settings, limit), limit))
     return images
 
 
@@ -155,19 +176,25 @@ def _open_folder(
     settings: TrainSettings, split: str, wanted: str, data_dir: str | None
 ) -> FolderImages:
     crop = settings.img_size or 224
-    if settings.validate or settings.limit:
+    if settings.validate or settings.limit or settings.test_limit:
         raise ValueError(
-            f"validate and limit are for sets held in memory; give {settings.data} a folder of its "
-            "own for validation"
+            "validate, limit and test_limit are for sets held in memory; give "
+            f"{settings.data} a folder of its own for validation"
         )
     resize = round(crop * 256 / 224)
     return data.open_folder(settings.data, split, data_dir, resize, crop, settings.seed)
 
 
-def balanced(labels: Tensor, count: int) -> Tensor:
-    """The first `count` images, taken from the classes in turn, in ascending order."""
+def balanced(labels: Tensor, count: int, name: str = "limit") -> Tensor:
+    """The first `count` images, taken from the classes in turn, in ascending order.
+
+    Args:
+        labels: Of all images.
+        count: How many are wanted.
+        name: What the count is called, in errors.
+    """
     if count > len(labels):
-        raise ValueError(f"limit is {count:,}, but there are only {len(labels):,} images")
+        raise ValueError(f"{name} is {count:,}, but there are only {len(labels):,} images")
     turn = torch.empty_like(labels)
     for label in labels.unique():
         members = (labels == label).nonzero().flatten()

@@ -16,7 +16,7 @@ from clustercaps import data
 from clustercaps.data import FolderImages, Images
 from clustercaps.models import create_model
 from clustercaps.recipes import TrainSettings
-from clustercaps.training.batches import Batch, Share, TrainBatches, open_split
+from clustercaps.training.batches import Batch, Load, Share, TrainBatches, open_split
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.machine import machine
 from clustercaps.training.run_folder import RunFolder
@@ -39,6 +39,7 @@ class Trainer:
         data_dir: Folder with the data's official files, if not the cache.
         save_every: Seconds between checkpoints within an epoch.
         workers: Processes that read streamed images.
+        load: What reads a set held in memory, if not `data.load`.
     """
 
     def __init__(
@@ -49,14 +50,16 @@ class Trainer:
         data_dir: str | None = None,
         save_every: float = 120.0,
         workers: int = 2,
+        load: Load | None = None,
     ) -> None:
         self.settings, self.folder, self.accelerator = settings, folder, accelerator
         self.save_every, self.workers, self.device = save_every, workers, accelerator.device
         self.share = Share(accelerator.process_index, accelerator.num_processes)
         # The first process fetches what is missing; the others find it in the cache.
         with accelerator.main_process_first():
-            train_images = open_split(settings, "train", data_dir)
-            self.test_images = open_split(settings, "test", data_dir)
+            train_images = open_split(settings, "train", data_dir, load)
+            parts = ("test", "novel") if settings.views else ("test",)
+            self.test_images = {part: open_split(settings, part, data_dir, load) for part in parts}
         self.prepare = data.test_transform(settings.data)
         augment = data.train_transform(settings.data) if settings.augment else self.prepare
         self.batches = TrainBatches(
@@ -153,7 +156,7 @@ class Trainer:
             return wish
         return int(self.accelerator.gather(torch.tensor([wish], device=self.device)).max())
 
-    def _end_epoch(self) -> Score | None:
+    def _end_epoch(self) -> dict[str, Score] | None:
         """Test, write the epoch's line and a checkpoint."""
         progress = self.state.progress
         own = [progress.loss, progress.errors, progress.seen]
@@ -169,8 +172,8 @@ class Trainer:
         }
         last = progress.epoch == self.settings.epochs
         tested = self._test() if last or progress.epoch % self.settings.test_every == 0 else None
-        if tested is not None:
-            line |= {"test_loss": tested.loss, "test_error": tested.error}
+        for part, found in (tested or {}).items():
+            line |= {f"{part}_loss": found.loss, f"{part}_error": found.error}
         if self.accelerator.is_main_process:
             self.folder.add_metrics(line)
             tqdm.write(describe(line, self.settings))
@@ -178,23 +181,26 @@ class Trainer:
         self.state.save(self.folder.checkpoint)
         return tested
 
-    def _test(self) -> Score:
-        model = self.state.tested
-        with self._precision():
-            own = score(
-                model,
-                self.test_images,
-                self.prepare,
-                model.num_classes,
-                self.device,
-                self.share,
-                self.workers,
-            )
-        return own.over_all_processes(self.accelerator)
+    def _test(self) -> dict[str, Score]:
+        """Scores on the test images and, if they are told apart, on those of novel viewpoints."""
+        model, scores = self.state.tested, {}
+        for part, images in self.test_images.items():
+            with self._precision():
+                own = score(
+                    model,
+                    images,
+                    self.prepare,
+                    model.num_classes,
+                    self.device,
+                    self.share,
+                    self.workers,
+                )
+            scores[part] = own.over_all_processes(self.accelerator)
+        return scores
 
-    def _finish(self, tested: Score) -> dict[str, Any]:
+    def _finish(self, scores: dict[str, Score]) -> dict[str, Any]:
         """Keep the network and write the result of the last epoch."""
-        settings, images = self.settings, self.test_images
+        settings, images, tested = self.settings, self.test_images["test"], scores["test"]
         names = images.meta["class_names"] if isinstance(images, Images) else images.class_names
         result = {
             "model": settings.model,
@@ -216,6 +222,9 @@ class Trainer:
             "class_names": list(names),
             **machine(),
         }
+        if "novel" in scores:
+            novel = scores["novel"]
+            result |= {"novel_error": novel.error, "novel_images": novel.total}
         if self.accelerator.is_main_process:
             self.state.tested.save_pretrained(self.folder.model)
             self.folder.finish(result)
@@ -271,6 +280,7 @@ def describe(line: dict[str, Any], settings: TrainSettings) -> str:
     """An epoch in one line."""
     split = "validation" if settings.validate else "test"
     tested = f", {split} error {line['test_error']:.2f} %" if "test_error" in line else ""
+    tested += f", novel {line['novel_error']:.2f} %" if "novel_error" in line else ""
     return (
         f"epoch {line['epoch']}/{settings.epochs}: loss {line['train_loss']:.4f}, "
         f"train error {line['train_error']:.2f} %{tested}, {line['seconds']:.0f} s"

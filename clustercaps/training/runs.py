@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from clustercaps.recipes import TrainSettings
+from clustercaps.training.batches import Load
 from clustercaps.training.checkpoint import write_atomically
 from clustercaps.training.loop import Trainer, new_accelerator
 from clustercaps.training.run_folder import RunFolder
@@ -25,6 +26,7 @@ def train(
     save_every: float = 120.0,
     track: str | None = None,
     workers: int = 2,
+    load: Load | None = None,
 ) -> dict[str, Any]:
     """Run to the end and return the result, which is also in `out/result.json`.
 
@@ -37,6 +39,7 @@ def train(
         save_every: Seconds between checkpoints within an epoch; there is one after every epoch.
         track: "tensorboard" or "wandb", to log there as well.
         workers: Processes that read streamed images.
+        load: What reads a set held in memory, if not `data.load`.
     """
     folder = RunFolder(out)
     accelerator = new_accelerator(folder, track)
@@ -57,7 +60,7 @@ def train(
         if track:
             plain = {k: v for k, v in asdict(settings).items() if not isinstance(v, dict)}
             accelerator.init_trackers("clustercaps", plain)
-        trainer = Trainer(settings, folder, accelerator, data_dir, save_every, workers)
+        trainer = Trainer(settings, folder, accelerator, data_dir, save_every, workers, load)
         return trainer.run()
     finally:
         folder.close()

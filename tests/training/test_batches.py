@@ -107,3 +107,14 @@ def test_limit_is_balanced() -> None:
 def test_seeds_do_not_collide() -> None:
     seeds = {mix(a, b, c) for a in range(20) for b in range(20) for c in range(20)}
     assert len(seeds) == 8000
+
+
+def test_short_epochs_draw_other_images_each_time(images: Images) -> None:
+    whole, part = batches_of(images), batches_of(images, epoch_images=6)
+
+    def labels(batches: TrainBatches, epoch: int) -> list[int]:
+        return [int(n) for step in batches.epoch(epoch) for b in step for n in b.labels]
+
+    assert len(labels(part, 0)) == len(labels(part, 1)) == 6
+    assert labels(part, 0) == labels(whole, 0)[:6]
+    assert labels(part, 0) != labels(part, 1)

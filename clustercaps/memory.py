@@ -17,11 +17,12 @@ from torch.utils._pytree import tree_leaves
 from clustercaps.errors import at_least
 from clustercaps.models.base import ImageClassifier, Lesson
 
-# The CPU library copies what it convolves, and the result, into a layout of its own.
-CONVOLUTIONS = (
-    torch.ops.aten.convolution.default,
-    torch.ops.aten.convolution_backward.default,
-)
+# The CPU library copies the maps that it convolves, and the result, into a layout of its own; the
+# place of the weight among the arguments, which it does not keep twice.
+CONVOLUTIONS = {
+    torch.ops.aten.convolution.default: 1,
+    torch.ops.aten.convolution_backward.default: 2,
+}
 
 
 def tensors_of(tree: Any) -> list[torch.Tensor]:
@@ -46,7 +47,8 @@ class StorageCount(TorchDispatchMode):
         for tensor in tensors_of(result):
             self._count(tensor.untyped_storage())
         if func in CONVOLUTIONS:
-            copies = sum(t.nbytes for t in tensors_of((args, result)))
+            weight = args[CONVOLUTIONS[func]].shape
+            copies = sum(t.nbytes for t in tensors_of((args, result)) if t.shape != weight)
             self.peak = max(self.peak, self.now + copies)
         return result
 

@@ -1,10 +1,12 @@
 """`clustercaps bench scaling`: how a training step's time grows with K, D, C, image and batch.
 
 One size grows at a time, the others stay those of the network. Time = a * size^b is a straight line
-of slope b on logarithmic axes; b is found by least squares.
+of slope b on logarithmic axes; b is found by least squares. Fixed costs pull b below 1 at small sizes,
+so that a straight line, time = fixed + c * size, is fitted as well.
 """
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +24,7 @@ from clustercaps.training.machine import machine
 COLUMNS = (
     *("model", "backend", "grows", "votes", "dim", "channels", "in_chans", "image_side", "batch"),
     *("size", "value", "unit", "iqr", "measurements", "exponent", "expected_exponent"),
+    *("line_fixed_ms", "line_r_squared"),
 )
 
 
@@ -63,6 +66,8 @@ AXES = (
 )
 # The check is about values, not speed: a few images of every shape are enough.
 CHECKED_IMAGES = 2
+# Colour of the straight line.
+LINE = "#d55e00"
 
 
 def run(options: Options) -> None:
@@ -84,7 +89,8 @@ def run(options: Options) -> None:
     told = machine()
     print(f"{told['machine']}; torch {told['torch']}; commit {told['commit']}")
     print("\n".join([f"training step of {base.name} with {backend}, input {base.input}", *notes]))
-    print("\n" + text_table(["grows", "sizes", "ms", "exponent", "expected"], rows(axes, timings)))
+    header = ["grows", "sizes", "ms", "exponent", "expected", "line: fixed ms", "r squared"]
+    print("\n" + text_table(header, rows(axes, timings)))
     write_csv(options.out, COLUMNS, csv_rows(axes, cases, timings, backend), told)
     print(f"\n{options.out}\n{lines(axes, timings, options.out.with_suffix('.png'), base, told)}")
 
@@ -97,27 +103,31 @@ def exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
     return together / sum((x - middle_x) ** 2 for x in xs)
 
 
+def straight_line(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float, float]:
+    """Fixed part and slope of time = fixed + slope * size by least squares, and r squared."""
+    slope, fixed = statistics.linear_regression(sizes, times)
+    return fixed, slope, statistics.correlation(sizes, times) ** 2
+
+
 Timings = dict[tuple[str, int], Timing]
 
 
-def fitted(axis: Axis, timings: Timings) -> float:
-    """The exponent along an axis."""
-    times = [timings[axis.name, value].median for value in axis.values]
-    return exponent([axis.size(value) for value in axis.values], times)
+def points(axis: Axis, timings: Timings) -> tuple[list[int], list[float]]:
+    """Sizes along an axis, and their times in ms."""
+    times = [1e3 * timings[axis.name, value].median for value in axis.values]
+    return [axis.size(value) for value in axis.values], times
 
 
 def rows(axes: Sequence[Axis], timings: Timings) -> list[list[str]]:
     """A line of the table per axis."""
-    return [
-        [
-            axis.name,
-            " ".join(str(axis.size(value)) for value in axis.values),
-            " ".join(f"{1e3 * timings[axis.name, value].median:.1f}" for value in axis.values),
-            f"{fitted(axis, timings):.2f}",
-            axis.expected,
-        ]
-        for axis in axes
-    ]
+    made = []
+    for axis in axes:
+        sizes, times = points(axis, timings)
+        fixed, _, r_squared = straight_line(sizes, times)
+        shown = [" ".join(map(str, sizes)), " ".join(f"{time:.1f}" for time in times)]
+        fits = [f"{exponent(sizes, times):.2f}", axis.expected, f"{fixed:.1f}", f"{r_squared:.3f}"]
+        made.append([axis.name, *shown, *fits])
+    return made
 
 
 def csv_rows(
@@ -126,6 +136,8 @@ def csv_rows(
     """One row per point, in the order of `COLUMNS`."""
     made = []
     for axis in axes:
+        found = points(axis, timings)
+        fixed, _, r_squared = straight_line(*found)
         for value in axis.values:
             case, timing = cases[axis.name, value], timings[axis.name, value]
             settings = {**get_preset(case.model).settings, **dict(case.changes)}
@@ -135,7 +147,7 @@ def csv_rows(
                     *(settings[name] for name in ("votes", "dim", "channels")),
                     *(case.in_chans, case.size, case.batch, axis.size(value)),
                     *(1e3 * timing.median, "ms", 1e3 * timing.iqr, timing.measurements),
-                    *(fitted(axis, timings), axis.expected),
+                    *(exponent(*found), axis.expected, fixed, r_squared),
                 ]
             )
     return made
@@ -147,14 +159,20 @@ def lines(
     """A panel per axis: measured points with their quartile range, and the fitted line."""
     figure = new_figure(2.7 * len(axes), 3.2)
     for ax, axis in zip(figure.subplots(1, len(axes), sharey=True), axes, strict=True):
-        sizes = [axis.size(value) for value in axis.values]
-        found = [timings[axis.name, value] for value in axis.values]
-        times = [1e3 * timing.median for timing in found]
-        ax.errorbar(sizes, times, [500 * t.iqr for t in found], fmt="o", ms=4, capsize=2)
+        sizes, times = points(axis, timings)
+        ranges = [500 * timings[axis.name, value].iqr for value in axis.values]
+        ax.errorbar(sizes, times, ranges, fmt="o", ms=4, capsize=2)
         slope = exponent(sizes, times)
         level = sum(math.log(t) - slope * math.log(s) for s, t in zip(sizes, times, strict=True))
         level /= len(sizes)
         ax.plot(sizes, [math.exp(level) * size**slope for size in sizes], color="0.4", lw=0.9)
+        fixed, rise, _ = straight_line(sizes, times)
+        if axis.expected == "1" and fixed > 0:
+            steps = [sizes[0] * (sizes[-1] / sizes[0]) ** (i / 20) for i in range(21)]
+            ax.plot(steps, [fixed + rise * step for step in steps], "--", color=LINE, lw=0.9)
+            ax.annotate(
+                "fixed + c size", (0.05, 0.92), None, "axes fraction", color=LINE, fontsize=7
+            )
         ax.set_xscale("log", base=2)
         ax.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
         ax.set_yscale("log")

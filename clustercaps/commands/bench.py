@@ -6,6 +6,7 @@
     clustercaps bench --models m1 --size 96 --batch 16
     clustercaps bench layers --models m3           its five layers, one by one
     clustercaps bench scaling                      how time grows with K, D, C, image and batch
+    clustercaps bench epoch                        the kernel's share of an epoch of training
     clustercaps bench peers                        every capsule system on the same images
     clustercaps bench learning                     what each learns in a short run, resumable
     clustercaps bench --quick                      does it work at all? seconds, tiny sizes
@@ -23,6 +24,7 @@ WORDS = {
     "models": "whole networks",
     "layers": "their layers, one by one",
     "scaling": "how time grows with K, D, C, image and batch",
+    "epoch": "the kernel's share of an epoch of training",
     "peers": "every capsule system on the same images",
     "learning": "a short run of every system on real images",
 }
@@ -120,4 +122,6 @@ def chosen_models(arguments: argparse.Namespace, every: tuple[str, ...]) -> tupl
         return tuple(dict.fromkeys(arguments.models.split(",")))
     if arguments.word in ABOUT_ALL:
         return ()
-    return ("m1",) if arguments.quick or arguments.word == "layers" else ("m1", "m3", "s4")
+    return (
+        ("m1",) if arguments.quick or arguments.word in ("layers", "epoch") else ("m1", "m3", "s4")
+    )

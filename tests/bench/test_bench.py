@@ -132,3 +132,14 @@ def test_kernels_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kernels"]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in ("reference", "compiled", "cpu"))
+
+
+def test_share_of_an_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "epoch.csv"
+    assert main(["bench", "epoch", "--quick", "--batch", "32", "--out", str(out)]) == 0
+    (row,) = csv.DictReader(out.read_text().splitlines())
+    assert (row["model"], row["data"], row["images"]) == ("m1", "fashion-mnist-mini", "64")
+    parts = [float(row[f"{name}_percent"]) for name in ("kernel", "forward", "backward")]
+    assert parts[0] == pytest.approx(parts[1] + parts[2], rel=1e-3)
+    assert 0 < parts[1] < parts[2]
+    assert "in the kernel" in capsys.readouterr().out

@@ -2,7 +2,7 @@ import pytest
 
 from clustercaps.bench.cases import Case
 from clustercaps.bench.measure import Timing
-from clustercaps.bench.scaling import AXES, csv_rows, exponent, fitted, rows
+from clustercaps.bench.scaling import AXES, csv_rows, exponent, points, rows, straight_line
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])
@@ -18,11 +18,17 @@ def test_exponent_of_noisy_times() -> None:
     assert exponent(sizes, times) == pytest.approx(1, abs=0.03)
 
 
+def test_straight_line_with_fixed_costs() -> None:
+    sizes = [2, 4, 8, 16]
+    assert straight_line(sizes, [24 + 9 * size for size in sizes]) == pytest.approx((24, 9, 1))
+    assert straight_line(sizes, [size**2 for size in sizes])[2] < 0.98
+
+
 def test_images_are_fitted_by_area() -> None:
     timings = {
         (axis.name, value): Timing(1e-3 * value, 0.0, 3) for axis in AXES for value in axis.values
     }
-    found = {axis.name: fitted(axis, timings) for axis in AXES}
+    found = {axis.name: exponent(*points(axis, timings)) for axis in AXES}
     assert found["image area"] == pytest.approx(0.5)
     assert found["votes K"] == pytest.approx(1)
     assert [row[0] for row in rows(AXES, timings)] == [axis.name for axis in AXES]

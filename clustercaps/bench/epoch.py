@@ -1,0 +1,73 @@
+"""`clustercaps bench epoch`: how much of an epoch of real training is spent inside the kernel.
+
+What is left is the rest of the network and its gradient, the optimiser, the images and Python.
+"""
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from torch import Tensor
+
+from clustercaps import kernels
+from clustercaps.bench.cases import Options
+from clustercaps.bench.report import write_csv
+from clustercaps.kernels import cluster_cpu
+from clustercaps.kernels.library import Layer, load
+from clustercaps.recipes import resolve
+from clustercaps.tables import text_table
+from clustercaps.training.machine import machine
+
+DATA, DATA_QUICK, IMAGES_QUICK = "fashion-mnist", "fashion-mnist-mini", 64
+COLUMNS = (
+    *("model", "data", "images", "batch", "seconds", "kernel_seconds", "kernel_percent"),
+    *("forward_percent", "backward_percent"),
+)
+
+
+@contextmanager
+def kernel_clock() -> Iterator[dict[str, float]]:
+    """Seconds inside the kernel's two functions, for training alone."""
+    library, spent = load(), {"forward": 0.0, "backward": 0.0}
+
+    def timed(
+        function: str, layer: Layer, eps: float, norm_eps: float, *tensors: Tensor | None
+    ) -> None:
+        begin = time.perf_counter()
+        library(function, layer, eps, norm_eps, *tensors)
+        # In tests nobody asks for the scale, the third of the results after five inputs.
+        if function == "backward" or tensors[7] is not None:
+            spent[function] += time.perf_counter() - begin
+
+    with patch.object(cluster_cpu, "load", lambda: timed):
+        yield spent
+
+
+def run(options: Options) -> None:
+    """Train every network for an epoch and print and store where its time went."""
+    from clustercaps.training import train
+
+    # Without the kernel there is nothing to tell: this raises, and says why there is none.
+    kernels.choose("cpu", "cpu")
+    data = DATA_QUICK if options.quick else DATA
+    limit = IMAGES_QUICK if options.quick else 0
+    rows = []
+    for name in options.models:
+        settings = resolve(name, data, "paper", epochs=1, batch_size=options.batch, limit=limit)
+        with tempfile.TemporaryDirectory() as folder, kernel_clock() as spent:
+            result = train(settings, Path(folder) / "run")
+        seconds, inside = result["train_seconds"], sum(spent.values())
+        shares = [100 * part / seconds for part in (inside, *spent.values())]
+        images = result["train_images"]
+        rows.append([name, data, images, settings.batch_size, seconds, inside, *shares])
+    header = ["model", "data", "images", "seconds", "in the kernel", "forward", "backward"]
+    shown = [
+        [r[0], r[1], f"{r[2]:,}", f"{r[4]:.1f}", *(f"{share:.1f} %" for share in r[6:])]
+        for r in rows
+    ]
+    print(text_table(header, shown))
+    write_csv(options.out, COLUMNS, rows, machine())
+    print(f"\n{options.out}")

@@ -1,6 +1,7 @@
 """Benchmarks: time, memory, share of the machine's speed, and how cost grows.
 
 One module per word of `clustercaps bench` (`models`, `layers`, `scaling`, `epoch`, `peers`,
-`learning`), each with `run(options)`. They stand on `cases` (what is timed), `check` (is it right?),
-`measure` and `memory` (how it is timed), `work` (how much there is to compute) and `report`.
+`learning`), each with `run(options)`. They stand on `cases` (what is timed), `check` (is it
+right?), `measure` and `memory` (how it is timed), `work` (how much there is to compute) and
+`report`.
 """

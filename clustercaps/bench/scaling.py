@@ -1,8 +1,8 @@
 """`clustercaps bench scaling`: how a training step's time grows with K, D, C, image and batch.
 
 One size grows at a time, the others stay those of the network. Time = a * size^b is a straight line
-of slope b on logarithmic axes; b is found by least squares. Fixed costs pull b below 1 at small sizes,
-so that a straight line, time = fixed + c * size, is fitted as well.
+of slope b on logarithmic axes; b is found by least squares. Fixed costs pull b below 1 at small
+sizes, so that a straight line, time = fixed + c * size, is fitted as well.
 """
 
 import math

@@ -20,8 +20,8 @@ def test_exponent_of_noisy_times() -> None:
 
 def test_straight_line_with_fixed_costs() -> None:
     sizes = [2, 4, 8, 16]
-    assert straight_line(sizes, [24 + 9 * size for size in sizes]) == pytest.approx((24, 9, 1))
-    assert straight_line(sizes, [size**2 for size in sizes])[2] < 0.98
+    assert straight_line(sizes, [24.0 + 9 * size for size in sizes]) == pytest.approx((24, 9, 1))
+    assert straight_line(sizes, [float(size**2) for size in sizes])[2] < 0.98
 
 
 def test_images_are_fitted_by_area() -> None:

@@ -77,7 +77,8 @@ class DCNet(LengthClassifier):
         dim: Numbers in a class capsule.
         routing: A name from `clustercaps.list_routings()` whose capsules have lengths.
         routing_options: Arguments of that routing, such as `{"iterations": 1}`.
-        vote_std: Deviation of the first vote matrices; our choice.
+        vote_std: Deviation of the first vote matrices; our choice. With the 0.1 of CapsNet the sums
+            of so many votes saturate the lengths of all classes.
         decoder: Whether to draw the image from the capsule of its class.
         reconstruction: Weight of the squared error of the drawn image, summed over its pixels.
     """
@@ -94,7 +95,7 @@ class DCNet(LengthClassifier):
         dim: int = 16,
         routing: str = "dynamic",
         routing_options: dict[str, Any] | None = None,
-        vote_std: float = 0.1,
+        vote_std: float = 0.01,
         decoder: bool = True,
         reconstruction: float = 0.0005,
     ) -> None:

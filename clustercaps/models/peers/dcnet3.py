@@ -44,7 +44,8 @@ class DCNet3(LengthClassifier):
         dims: Numbers in a class capsule of the first, second and third level and of all together.
         routing: A name from `clustercaps.list_routings()` whose capsules have lengths.
         routing_options: Arguments of that routing, such as `{"iterations": 1}`.
-        vote_std: Deviation of the first vote matrices; our choice.
+        vote_std: Deviation of the first vote matrices; our choice. With the 0.1 of CapsNet the sums
+            of so many votes saturate the lengths of all classes.
         decoder: Whether to draw the first channel of the image from the capsules of its class.
         reconstruction: Weight of the squared error of what is drawn, summed over its pixels.
     """
@@ -61,7 +62,7 @@ class DCNet3(LengthClassifier):
         dims: tuple[int, int, int, int] | list[int] = (16, 12, 10, 16),
         routing: str = "dynamic",
         routing_options: dict[str, Any] | None = None,
-        vote_std: float = 0.1,
+        vote_std: float = 0.01,
         decoder: bool = True,
         reconstruction: float = 0.0005,
     ) -> None:

@@ -38,7 +38,7 @@ COLUMNS = (
         "optimizer",
         "lr",
     ),
-    *("test_error", "test_images", "train_error", "seconds_per_epoch"),
+    *("optimizer", "lr", "test_error", "test_images", "train_error", "seconds_per_epoch"),
 )
 
 

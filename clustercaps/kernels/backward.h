@@ -41,6 +41,10 @@ struct BackwardJob {
 
   int64_t map_size() const { return layer.dim * layer.positions(); }
   bool few_taps() const { return layer.taps() <= kFewTaps && !x_gradient; }
+  // Whether a tap of ones stands in the padding: its weight's gradient is that of the bias.
+  bool bias_as_tap() const {
+    return need_weight && need_bias && !few_taps() && padded_taps > layer.taps();
+  }
   // Rows of patches in a panel: whole blocks where they are turned.
   int64_t patch_rows() const { return few_taps() ? layer.taps() : padded_taps; }
 };
@@ -77,7 +81,13 @@ class BackwardChunk {
     if (job.need_weight) {
       weight_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * job.padded_taps);
     }
-    if (job.need_bias) bias_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * kLanes<S>);
+    if (job.bias_as_tap()) {
+      for (int64_t panel = 0; panel < panels_; ++panel) {
+        std::fill_n(patches_.get() + (panel * job.padded_taps + layer_.taps()) * width, width, S(1));
+      }
+    } else if (job.need_bias) {
+      bias_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * kLanes<S>);
+    }
     slopes_.resize(images_ * layer_.channels);
     // Chunks with other children of the same images would find the same.
     if (job.need_norm && first_child == 0) norm_gradient_ = Buffer<S>(2 * job.map_size());
@@ -93,7 +103,7 @@ class BackwardChunk {
   // Clusters this chunk has gradients for: [first_cluster, first_cluster + clusters).
   int64_t first_cluster() const { return first_child_ * layer_.clusters; }
   int64_t clusters() const { return children_ * layer_.clusters; }
-  // [cluster, parent, row, padded taps], and [cluster, parent, row, lane].
+  // [cluster, parent, row, padded taps], and [cluster, parent, row, lane] or null.
   const S* weight_gradient() const { return weight_gradient_.get(); }
   const S* bias_gradient() const { return bias_gradient_.get(); }
   // Of the norm's weight, then of its bias; null if another chunk has it.
@@ -272,7 +282,7 @@ class BackwardChunk {
   void push_gradients(int64_t cluster, int64_t first, int64_t count, bool fresh) {
     const int64_t rows = count * layer_.rows(), width = job_.panels.width;
     const int64_t row = cluster * layer_.all_rows() + first * layer_.rows();
-    if (job_.need_bias) sum_bias(rows, bias_gradient_.get() + row * kLanes<S>);
+    if (bias_gradient_.get()) sum_bias(rows, bias_gradient_.get() + row * kLanes<S>);
     if (job_.need_weight) {
       push_weight<S>({rows_.get(), columns_.get(), weight_gradient_.get() + row * job_.padded_taps,
                       rows, job_.padded_taps, tile_.panels(), width});

@@ -81,11 +81,7 @@ class BackwardChunk {
     if (job.need_weight) {
       weight_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * job.padded_taps);
     }
-    if (job.bias_as_tap()) {
-      for (int64_t panel = 0; panel < panels_; ++panel) {
-        std::fill_n(patches_.get() + (panel * job.padded_taps + layer_.taps()) * width, width, S(1));
-      }
-    } else if (job.need_bias) {
+    if (job.need_bias && !job.bias_as_tap()) {
       bias_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * kLanes<S>);
     }
     slopes_.resize(images_ * layer_.channels);
@@ -213,6 +209,11 @@ class BackwardChunk {
     gather_patches(offsets_, tile_, planes_of(planes_, child, 0), job_.patch_rows(),
                    patches_.get());
     if (job_.few_taps()) return learn_tile(child);
+    // Gathering may have spilled into the tap of ones.
+    for (int64_t panel = 0; job_.bias_as_tap() && panel < tile_.panels(); ++panel) {
+      const int64_t at = (panel * job_.padded_taps + layer_.taps()) * job_.panels.width;
+      std::fill_n(patches_.get() + at, job_.panels.width, S(1));
+    }
     if (columns_.get()) {
       turn_patches(tile_, patches_.get(), job_.padded_taps, columns_.get());
     }

@@ -1,7 +1,8 @@
 """`clustercaps bench learning`: what every capsule system learns in a short run on real images.
 
 The same images, order and batch for all, and the same epochs but for one; optimiser, loss and
-schedule are each system's own. Far too short to rank them: it shows that they learn, and what an epoch costs.
+schedule are each system's own. Far too short to rank them: it shows that they learn, and what an
+epoch costs.
 """
 
 import json
@@ -95,10 +96,11 @@ def publish(rows: Sequence[list[Any]], results: Sequence[dict[str, Any]], out: P
     figure = new_figure(5, 0.2 * len(rows) + 1.2)
     ax = figure.subplots()
     places = range(len(rows), 0, -1)
+    names = [row[0] + (" *" if row[0] in LONGER else "") for row in rows]
     ax.plot([row[10] for row in rows], list(places), "o", ms=5, color="#0072b2")
-    ax.set_yticks(list(places), [row[0] for row in rows], fontsize=7)
+    ax.set_yticks(list(places), names, fontsize=7)
     ax.set_xlabel(
-        f"test error (%) after {EPOCHS} epochs of {IMAGES:,} images, one seed", fontsize=8
+        f"test error (%) after {EPOCHS} epochs (* more) of {IMAGES:,} images, one seed", fontsize=8
     )
     ax.set_xlim(0, 100)
     ax.axvline(90, color="grey", lw=0.8, ls=":")

@@ -65,24 +65,9 @@ def fused_capsules(
 
 
 @fused_capsules.register_fake
-def _(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: int,
-    padding: int,
-    clusters: int,
-    votes: int,
-    out_channels: int,
-    uniform: bool,
-    eps: float,
-    norm: bool,
-    norm_weight: Tensor | None,
-    norm_bias: Tensor | None,
-    norm_eps: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    shape = _out_shape(x.shape, weight.shape, stride, padding, clusters, votes, out_channels)
-    return _empty(x, shape, norm)
+def _(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
+    *sizes, _, _, norm, _, _, _ = rest
+    return _empty(x, _out_shape(x.shape, weight.shape, *sizes), norm)
 
 
 @torch.library.custom_op("clustercaps::fused_capsules_grad", mutates_args=(), device_types="cpu")
@@ -128,27 +113,9 @@ def fused_capsules_grad(
 
 
 @fused_capsules_grad.register_fake
-def _(
-    gradient: Tensor,
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    norm_weight: Tensor | None,
-    norm_bias: Tensor | None,
-    capsules: Tensor,
-    scale: Tensor,
-    moments: Tensor,
-    stride: int,
-    padding: int,
-    clusters: int,
-    votes: int,
-    out_channels: int,
-    uniform: bool,
-    eps: float,
-    norm_eps: float,
-    needed: list[bool],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return _grads((x, weight, bias, norm_weight, norm_bias), needed)
+def _(gradient: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    tensors, needed = rest[:5], rest[-1]
+    return _grads(tensors, needed)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

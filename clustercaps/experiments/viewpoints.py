@@ -11,9 +11,9 @@ seeds.
 
 `quick` is on `rendered-norb` alone, without augmentation, with the small EM network, one seed, and
 300 test images each of familiar and novel viewpoints. Estimate for two cores: M2 and the CNN see 60
-x 512 images at 90 ms a step of 64, tested 60 times in 0.4 s, so 67 s a run; the EM network sees 7 x
-400 images at 0.1 s an image, tested 7 times at 35 ms an image, so 427 s a run. With azimuth and
-elevation that is 19 minutes, and 4 more for rendering the set if it is not in the cache.
+x 512 images at 90 ms a step of 64, tested 60 times in 0.4 s, so 67 s a run; the EM network sees 5 x
+400 images at 0.1 s an image, tested 5 times at 35 ms an image, so 305 s a run. With azimuth and
+elevation that is 15 minutes, and 4 more for rendering the set if it is not in the cache.
 
 `smoke` renders 40 pairs of its own.
 """
@@ -61,7 +61,7 @@ def cells(budget: str) -> list[Cell]:
         ]
     # Short epochs, for a dense curve; the warm-up lasts 64 steps, much as with longer ones.
     short: dict[str, Any] = {"epochs": 60, "epoch_images": 512, "warmup_epochs": 8.0}
-    em = {"epochs": 7, "epoch_images": 400, "batch_size": 16}
+    em = {"epochs": 5, "epoch_images": 400, "batch_size": 16}
     if budget == "quick":
         sizes = {"m2": {**short, "lr": 0.01}, "viewpoint_cnn": short, "em_small": em}
         return [

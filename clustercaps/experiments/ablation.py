@@ -68,10 +68,12 @@ def figure(rows: Sequence[Row], budget: str) -> "Figure":
     errors = spreads(rows)
     models = list(dict.fromkeys(id.split("/")[0] for id in errors))
     panel = {
-        name: {m: errors[f"{m}/{r}"] for m in models if f"{m}/{r}" in errors}
+        name: {m.upper(): errors[f"{m}/{r}"] for m in models if f"{m}/{r}" in errors}
         for r, name in ROUTINGS.items()
     }
-    printed = {name: {m: paper()["ablation"][m][r] for m in models} for r, name in ROUTINGS.items()}
+    printed = {
+        name: {m.upper(): paper()["ablation"][m][r] for m in models} for r, name in ROUTINGS.items()
+    }
     title = NAMES[rows[0]["data"]]
     return error_figure(
         {title: panel}, "network", printed={title: printed} if budget == "full" else {}

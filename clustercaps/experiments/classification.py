@@ -4,8 +4,8 @@
 and CIFAR-10, 300 epochs, three seeds.
 
 `quick` trains the four small networks on 10,000 images each of Fashion-MNIST (those inside the
-package) and CIFAR-10, 4 epochs of the fast recipe, two seeds. Estimate: 157 steps an epoch at 65
-(M1), 105 (M2), 75 (S1) and 105 (S2) ms, so 41 to 66 s a run and 15 minutes for the 16 runs, and one
+package) and CIFAR-10, 3 epochs of the fast recipe, two seeds. Estimate: 157 steps an epoch at 65
+(M1), 105 (M2), 75 (S1) and 105 (S2) ms, so 31 to 50 s a run and 11 minutes for the 16 runs, and one
 more for testing. The baseline CNN is left out: a step of it is more than ten times that of M1.
 """
 
@@ -33,7 +33,7 @@ def cells(budget: str) -> list[Cell]:
     if budget == "quick":
         images = {"fashion-mnist-mini": 0, "cifar10": 10_000}
         return [
-            training(f"{m}/{d}", m, d, "fast", epochs=4, limit=limit)
+            training(f"{m}/{d}", m, d, "fast", epochs=3, limit=limit)
             for d, limit in images.items()
             for m in SMALL
         ]

@@ -1,8 +1,7 @@
 """How much memory a network needs, told without computing anything.
 
 The network runs on tensors that have shapes but no data, and every storage that it makes or frees
-is counted. What libraries allocate inside an operator (scratch of a convolution, of the fused
-kernel) is not seen.
+is counted. What is taken inside a convolution or the fused kernel is told by rules of thumb.
 """
 
 import weakref
@@ -17,17 +16,29 @@ from torch.utils._pytree import tree_leaves
 from clustercaps.errors import at_least
 from clustercaps.models.base import ImageClassifier, Lesson
 
-# The CPU library copies the maps that it convolves, and the result, into a layout of its own; the
-# place of the weight among the arguments, which it does not keep twice.
-CONVOLUTIONS = {
-    torch.ops.aten.convolution.default: 1,
-    torch.ops.aten.convolution_backward.default: 2,
-}
+# What a thread of the fused kernel needs for its tiles, roughly.
+TILES = 2**20
 
 
 def tensors_of(tree: Any) -> list[torch.Tensor]:
     """The tensors in nested lists and tuples."""
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def taken_inside(func: Any, args: Any, result: Any) -> int:
+    """Bytes that an operator takes while it runs, beyond what it returns."""
+    ops, threads = torch.ops, torch.get_num_threads()
+    # The CPU library copies maps into a layout of its own, and finds one gradient after the other.
+    if func is ops.aten.convolution.default:
+        return int(args[0].nbytes + result.nbytes)
+    if func is ops.aten.convolution_backward.default:
+        return int(args[0].nbytes + args[1].nbytes)
+    # The fused kernel has the weights in another form, and their gradient once per thread.
+    if func is ops.clustercaps.fused_capsules.default:
+        return int(args[1].nbytes + threads * TILES)
+    if func is ops.clustercaps.fused_capsules_grad.default:
+        return int((1 + threads) * args[2].nbytes + threads * TILES)
+    return 0
 
 
 class StorageCount(TorchDispatchMode):
@@ -46,10 +57,7 @@ class StorageCount(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         for tensor in tensors_of(result):
             self._count(tensor.untyped_storage())
-        if func in CONVOLUTIONS:
-            weight = args[CONVOLUTIONS[func]].shape
-            copies = sum(t.nbytes for t in tensors_of((args, result)) if t.shape != weight)
-            self.peak = max(self.peak, self.now + copies)
+        self.peak = max(self.peak, self.now + taken_inside(func, args, result))
         return result
 
     def _count(self, storage: torch.UntypedStorage) -> None:

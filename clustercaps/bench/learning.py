@@ -29,18 +29,7 @@ SMALLER: dict[str, dict[str, Any]] = {"star": {"types": [16, 16, 16]}}
 # Its recipe begins so slowly that two epochs of few images teach it nothing.
 LONGER = {"heinsen_smallnorb": 12}
 COLUMNS = (
-    *(
-        "model",
-        "settings",
-        "data",
-        "train_images",
-        "epochs",
-        "batch",
-        "seed",
-        "parameters",
-        "optimizer",
-        "lr",
-    ),
+    *("model", "settings", "data", "train_images", "epochs", "batch", "seed", "parameters"),
     *("optimizer", "lr", "test_error", "test_images", "train_error", "seconds_per_epoch"),
 )
 

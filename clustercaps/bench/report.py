@@ -168,6 +168,7 @@ def write_csv(
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*columns, *told])
     for row in rows:
+        assert len(row) == len(columns), "a value for every column"
         writer.writerow([*map(plain, row), *told.values()])
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, text.getvalue())

@@ -193,13 +193,15 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     drawn = new_figure(7.2, 1.75 * len(shown) + 0.4)
     grid = drawn.subplots(len(shown), 3, squeeze=False, width_ratios=(1.35, 1.35, 1))
     for line, (id, row) in zip(grid, shown.items(), strict=True):
+        # Short, so that titles side by side do not touch.
+        name = CELLS[id].split(", ")[-1]
         for ax, plotted in zip(line[:2], json.loads(row["bars"]), strict=True):
             draw_bars(ax, plotted)
-            title = f"{CELLS[id]}: capsule {plotted['channel']}, dimension {plotted['dim']}"
+            title = f"{name}: capsule {plotted['channel']}, dimension {plotted['dim']}"
             ax.set_title(title, fontsize=SMALL)
         line[0].set_ylabel("routing weight", fontsize=SMALL)
         draw_ratios(line[2], json.loads(row["ratios"]), json.loads(row["limits"]))
-        line[2].set_title(f"{CELLS[id]}: all", fontsize=SMALL)
+        line[2].set_title(f"{name}: all", fontsize=SMALL)
     # One scale, so that networks can be compared.
     top = max(0.1, *(max(json.loads(row["ratios"])) for row in shown.values()))
     for ax in grid[:, 2]:

@@ -24,7 +24,7 @@ SYSTEMS = (
     *("self_routing_1", "ar_capsnet", "star", "heinsen_smallnorb", "inverted_attention_resnet"),
     "efficient_capsnet",
 )
-# Networks that would take hours are made smaller, as `em_small` is.
+# A network that would take too long is made smaller, as `em_small` is.
 SMALLER: dict[str, dict[str, Any]] = {"star": {"types": [16, 16, 16]}}
 # Its recipe begins so slowly that two epochs of few images teach it nothing.
 LONGER = {"heinsen_smallnorb": 12}

@@ -30,8 +30,10 @@ void collect(const BackwardJob<S>& job, const Chunks<S>& chunks, S* weight, S* b
           const S* weights = chunk->weight_gradient() + (first + row) * job.padded_taps;
           for (int64_t tap = 0; weight && tap < taps; ++tap) sums[row * taps + tap] += weights[tap];
           if (job.bias_as_tap()) bias_sums[row] += weights[taps];
-          const S* lanes = chunk->bias_gradient() + (first + row) * kLanes<S>;
-          for (int64_t i = 0; chunk->bias_gradient() && i < kLanes<S>; ++i) bias_sums[row] += lanes[i];
+          const S* lanes = chunk->bias_gradient();
+          if (!lanes) continue;
+          lanes += (first + row) * kLanes<S>;
+          bias_sums[row] = std::accumulate(lanes, lanes + kLanes<S>, bias_sums[row]);
         }
       }
       const int64_t to = cluster * layer.votes * parents + parent;

@@ -50,8 +50,13 @@ def run(options: Options) -> None:
     """Train every network for an epoch and print and store where its time went."""
     from clustercaps.training import train
 
-    # Without the kernel there is nothing to tell: this raises, and says why there is none.
-    kernels.choose("cpu", "cpu")
+    try:
+        kernels.choose("cpu", "cpu")
+    except RuntimeError as error:
+        raise ValueError(
+            f"this is about the fused kernel, and there is none: {error}; `clustercaps kernels` "
+            "says what it needs"
+        ) from error
     data = DATA_QUICK if options.quick else DATA
     limit = IMAGES_QUICK if options.quick else 0
     rows = []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from clustercaps import kernels
 from clustercaps.bench.cases import Case, Options
 from clustercaps.bench.compare import Comparison, Result, those_that_fit
 from clustercaps.bench.measure import Progress, take_turns
@@ -143,3 +144,14 @@ def test_share_of_an_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert parts[0] == pytest.approx(parts[1] + parts[2], rel=1e-3)
     assert 0 < parts[1] < parts[2]
     assert "in the kernel" in capsys.readouterr().out
+
+
+def test_share_of_an_epoch_needs_the_kernel(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_cpu_loads", lambda warn: False)
+    monkeypatch.setattr(kernels, "_load_failure", lambda: "no compiler was found")
+    out = tmp_path / "epoch.csv"
+    assert main(["bench", "epoch", "--quick", "--out", str(out)]) == 2
+    assert "no compiler was found" in capsys.readouterr().err
+    assert not out.exists()

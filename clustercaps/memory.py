@@ -5,7 +5,7 @@ is counted. What is taken inside a convolution or the fused kernel is told by ru
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -28,11 +28,12 @@ def tensors_of(tree: Any) -> list[torch.Tensor]:
 def taken_inside(func: Any, args: Any, result: Any) -> int:
     """Bytes that an operator takes while it runs, beyond what it returns."""
     ops, threads = torch.ops, torch.get_num_threads()
-    # The CPU library copies maps into a layout of its own, and finds one gradient after the other.
+    # The CPU library copies maps and weights into layouts of its own; of the two gradients it finds
+    # one after the other.
     if func is ops.aten.convolution.default:
-        return int(args[0].nbytes + result.nbytes)
+        return int(max(args[0].nbytes, result.nbytes) + args[1].nbytes)
     if func is ops.aten.convolution_backward.default:
-        return int(args[0].nbytes + args[1].nbytes)
+        return int(max(args[0].nbytes + args[1].nbytes, args[2].nbytes))
     # The fused kernel has the weights in another form, and their gradient once per thread.
     if func is ops.clustercaps.fused_capsules.default:
         return int(args[1].nbytes + threads * TILES)
@@ -42,13 +43,18 @@ def taken_inside(func: Any, args: Any, result: Any) -> int:
 
 
 class StorageCount(TorchDispatchMode):
-    """Bytes of the storages that exist, and the most there were at once."""
+    """Bytes of the storages that came into being, and the most there were at once.
 
-    def __init__(self) -> None:
+    Args:
+        given: Tensors that were there before and do not count, nor do views of them.
+    """
+
+    def __init__(self, given: Iterable[torch.Tensor]) -> None:
         super().__init__()
         self.now: int = 0
         self.peak: int = 0
-        self._known: set[int] = set()
+        self._given = [tensor.untyped_storage() for tensor in given]
+        self._known = {id(storage) for storage in self._given}
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -67,7 +73,6 @@ class StorageCount(TorchDispatchMode):
         size = storage.nbytes()
         self._known.add(key)
         self.now += size
-        self.peak = max(self.peak, self.now)
         # The Python object lives as long as the storage, also when only autograd holds it.
         weakref.finalize(storage, self._forget, key, size)
 
@@ -101,7 +106,7 @@ def memory_estimate(
         network.to_empty(device="cpu")
         images = torch.empty(batch, network.in_chans, *network.img_size)
         labels = torch.zeros(batch, dtype=torch.int64)
-        count = StorageCount()
+        count = StorageCount([*network.parameters(), *network.buffers(), images, labels])
         with count:
             if training:
                 loss, _ = network.training_loss(Lesson(images, labels, images))

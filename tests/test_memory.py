@@ -9,7 +9,11 @@ from clustercaps.bench.memory import can_measure, peak_extra_mb
 @pytest.mark.skipif(not can_measure(), reason="the system does not tell peak memory")
 @pytest.mark.parametrize(
     ("name", "in_chans", "batch"),
-    [("m1", 1, 64), ("m1", 1, 8), ("capsnet_svhn", 3, 64), ("capsnet", 1, 8)],
+    [
+        *(("m1", 1, 64), ("m1", 1, 8), ("capsnet_svhn", 3, 64)),
+        # Large weights in a convolution, in groups, and in a decoder.
+        *(("capsnet", 1, 8), ("ar_capsnet", 1, 8), ("efficient_capsnet", 1, 8)),
+    ],
 )
 def test_estimate_is_within_a_fifth_of_what_a_step_takes(
     name: str, in_chans: int, batch: int
@@ -24,10 +28,10 @@ def test_estimate_by_hand() -> None:
     model = cc.create_model("affine_cnn", img_size=8)
     small, large = (cc.memory_estimate(model, batch=b, training=False) for b in (10, 20))
     # At the second convolution: its input of 96 maps of 8x8, which the rectifier made, its output
-    # at half the side, and the library's copies of both.
-    maps, halved = 96 * 64 * 4, 96 * 16 * 4
-    assert small == 10 * 2 * (maps + halved)
-    assert large == 20 * 2 * (maps + halved)
+    # at half the side, and the library's copies of the larger one and of the weights.
+    maps, halved, weights = 96 * 64 * 4, 96 * 16 * 4, 96 * 96 * 3 * 3 * 4
+    assert small == 10 * (2 * maps + halved) + weights
+    assert large == 20 * (2 * maps + halved) + weights
 
 
 def test_estimate_changes_nothing_and_needs_no_data() -> None:

@@ -11,8 +11,6 @@ MEASURES = ("forward", "training step")
 
 def run(options: Options) -> None:
     """Time the layers and print, store and draw the outcome."""
-    if options.official is not None:
-        raise ValueError("--official compares whole networks: clustercaps bench models --official")
     cases = [
         replace(case, layer=number)
         for case in map(options.case, options.models)

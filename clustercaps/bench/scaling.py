@@ -72,8 +72,6 @@ LINE = "#d55e00"
 
 def run(options: Options) -> None:
     """Time a training step along every axis and print, store and draw the outcome."""
-    if options.official is not None:
-        raise ValueError("--official compares whole networks: clustercaps bench models --official")
     names, notes = backends(options.compiled)
     backend = names[-1]
     base = options.case(options.models[0])

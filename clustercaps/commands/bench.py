@@ -30,6 +30,15 @@ WORDS = {
 }
 # About networks of all papers, whose names they take.
 ABOUT_ALL = ("peers", "learning")
+# What a word has no use for: giving it is an error, since it would change nothing.
+UNUSED = {
+    "models": (),
+    "layers": ("official",),
+    "scaling": ("official",),
+    "epoch": ("official", "compiled", "size", "in_chans", "rounds", "seconds"),
+    "peers": ("official", "compiled"),
+    "learning": ("official", "compiled", "batch", "size", "in_chans", "rounds", "seconds"),
+}
 OUT = {"peers": "peers-bench.csv", "learning": "peers-fashion-mnist-mini.csv"}
 
 
@@ -75,6 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
     from clustercaps.errors import at_least, unknown
     from clustercaps.models import list_models
 
+    refuse_unused(arguments)
     known = list_models() if arguments.word in ABOUT_ALL else PAPER_MODELS
     chosen = chosen_models(arguments, PAPER_MODELS)
     for model in chosen:
@@ -106,6 +116,17 @@ def run(arguments: argparse.Namespace) -> None:
         **{**quick, **given},
     )
     import_module(f"clustercaps.bench.{arguments.word}").run(options)
+
+
+def refuse_unused(arguments: argparse.Namespace) -> None:
+    """Say so when a flag would change nothing."""
+    for name in UNUSED[arguments.word]:
+        if getattr(arguments, name) not in (None, False):
+            words = [word for word in WORDS if name not in UNUSED[word]]
+            raise ValueError(
+                f"bench {arguments.word} has no use for --{name.replace('_', '-')}; "
+                f"leave it out, or run bench {' or '.join(words)}"
+            )
 
 
 def chosen_models(arguments: argparse.Namespace, every: tuple[str, ...]) -> tuple[str, ...]:

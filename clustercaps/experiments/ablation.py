@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.cells import Cell, Experiment, Row
+from clustercaps.experiments.findings import Finding, below, judge
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.plots import error_figure
-from clustercaps.experiments.trainings import NAMES, spreads, training
+from clustercaps.experiments.trainings import set_title, spreads, training
 from clustercaps.paper import paper
 
 if TYPE_CHECKING:
@@ -74,10 +75,23 @@ def figure(rows: Sequence[Row], budget: str) -> "Figure":
     printed = {
         name: {m.upper(): paper()["ablation"][m][r] for m in models} for r, name in ROUTINGS.items()
     }
-    title = NAMES[rows[0]["data"]]
+    title = set_title(rows[0])
     return error_figure(
         {title: panel}, "network", printed={title: printed} if budget == "full" else {}
     )
+
+
+def finding(rows: Sequence[Row]) -> Finding | None:
+    """Whether data-dependent routing errs less, network by network."""
+    errors = spreads(rows)
+    pairs = {
+        model.upper(): tuple(errors[f"{model}/{routing}"] for routing in ROUTINGS)
+        for model in paper()["ablation"]
+        if all(f"{model}/{routing}" in errors for routing in ROUTINGS)
+    }
+    evidence = [f"{model} {ours} against {constant} %" for model, (ours, constant) in pairs.items()]
+    claim = "data-dependent routing weights err far less than constant ones."
+    return judge(claim, [below(*pair) for pair in pairs.values()], evidence)
 
 
 EXPERIMENT = Experiment(
@@ -85,6 +99,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     table=table,
     figure=figure,
+    finding=finding,
     notes="""\
 With constant weights a layer is an ordinary convolution, so the network is linear but for its layer
 norm: that is what the paper's ablation removes. Both routings have the same parameters, images,

@@ -22,6 +22,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from clustercaps.experiments.cells import Cell, Experiment, Row
+from clustercaps.experiments.findings import Finding, below, judge
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.measuring import View, measured_training, with_bar
 from clustercaps.experiments.pictures import mosaic, pack, unpack
@@ -232,11 +233,30 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     return figure
 
 
+def finding(rows: Sequence[Row]) -> Finding | None:
+    """Whether capsules draw transformed images better than the others, in both units of shifts."""
+    answers, evidence = [], []
+    for column, unit in (
+        (f"mse average{DOUBLED}", "consistent shifts"),
+        ("mse average", "equal shifts"),
+    ):
+        found = spreads(rows, column)
+        if "affine_capsules" in found:
+            others = [spread for model, spread in found.items() if model != "affine_capsules"]
+            answers += [below(found["affine_capsules"], other) for other in others]
+        shown = ", ".join(f"{SHORT[m]} {found[m].mean:.4f}" for m in MODELS if m in found)
+        evidence.append(f"average of all transformations, {unit}: {shown}")
+    claim = "images drawn from transformed capsules are closer to the transformed image than a "
+    claim += "CNN's or those of dynamic routing."
+    return judge(claim, answers, evidence)
+
+
 EXPERIMENT = Experiment(
     title="Images drawn from transformed channels",
     cells=cells,
     table=table,
     figure=figure,
+    finding=finding,
     seeds={"smoke": (0,), "quick": (0,), "full": (0, 1, 2)},
     notes="""\
 Channels have half the height and width of the image, so that a shift by one in the channels is a

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from clustercaps.experiments.findings import Finding
+
 # A line of the results: the columns of one cell and one seed.
 Row = dict[str, Any]
 
@@ -81,6 +83,7 @@ class Experiment:
         cells: What is measured, for a budget's name.
         table: The results of a budget as Markdown, the paper's numbers beside ours.
         figure: The same as a figure.
+        finding: Whether the results agree with what the paper says.
         notes: Where we differ from the paper, and why; Markdown.
         seeds: Of every budget.
     """
@@ -90,6 +93,7 @@ class Experiment:
     table: Callable[[Sequence[Row], str], str]
     figure: Callable[[Sequence[Row], str], "Figure"]
     notes: str
+    finding: Callable[[Sequence[Row]], "Finding | None"] = lambda _: None
     seeds: Mapping[str, tuple[int, ...]] = field(
         default_factory=lambda: {"smoke": (0,), "quick": (0, 1, 2), "full": (0, 1, 2)}
     )

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.cells import Cell, Experiment, Row
+from clustercaps.experiments.findings import Finding, below, judge
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.plots import error_figure
-from clustercaps.experiments.trainings import NAMES, first_rows, spreads, training
+from clustercaps.experiments.trainings import NAMES, first_rows, set_title, spreads, training
 from clustercaps.paper import paper
 from clustercaps.parameters import CLASSIFIERS
 
@@ -49,7 +50,7 @@ def cells(budget: str) -> list[Cell]:
 def table(rows: Sequence[Row], _: str) -> str:
     """Ours beside the paper's for each network, then the literature as the paper prints it."""
     errors, known = spreads(rows), first_rows(rows)
-    sets = list(dict.fromkeys(row["data"] for row in rows))
+    sets = {row["data"]: set_title(row) for row in rows}
     ours = paper()["classification"]["ours"]
     lines = []
     for model in CLASSIFIERS:
@@ -62,9 +63,9 @@ def table(rows: Sequence[Row], _: str) -> str:
             line += [str(errors.get(f"{model}/{data}", "")), as_printed(ours[model], whole(data))]
         lines.append(line)
     header = ["network"]
-    for data in sets:
-        name = NAMES[data]
-        header += [f"{name}: parameters", "error %", f"paper, all of {NAMES[whole(data)]}, error %"]
+    for data, title in sets.items():
+        whole_set = NAMES[whole(data)]
+        header += [f"{title}: parameters", "error %", f"paper, all of {whole_set}, error %"]
     return f"{markdown_table(header, lines)}\n\n{literature_table()}"
 
 
@@ -105,14 +106,28 @@ def figure(rows: Sequence[Row], budget: str) -> "Figure":
     """A panel for each set; the paper's numbers only where the task is the paper's."""
     errors = spreads(rows)
     panels, printed = {}, {}
-    for data in dict.fromkeys(row["data"] for row in rows):
+    for data, title in {row["data"]: set_title(row) for row in rows}.items():
         models = [m for m in CLASSIFIERS if f"{m}/{data}" in errors]
         short = {m: "CNN" if m == "baseline_cnn" else m.upper() for m in models}
-        panels[NAMES[data]] = {"ours": {short[m]: errors[f"{m}/{data}"] for m in models}}
+        panels[title] = {"ours": {short[m]: errors[f"{m}/{data}"] for m in models}}
         if budget == "full":
             theirs = paper()["classification"]["ours"]
-            printed[NAMES[data]] = {"ours": {short[m]: theirs[m][data]["error"] for m in models}}
+            printed[title] = {"ours": {short[m]: theirs[m][data]["error"] for m in models}}
     return error_figure(panels, "network", printed=printed)
+
+
+def finding(rows: Sequence[Row]) -> Finding | None:
+    """Whether the larger of two neighbours in a family errs less."""
+    errors = spreads(rows)
+    answers, evidence = [], []
+    for data, title in {row["data"]: set_title(row) for row in rows}.items():
+        known = {m: errors[f"{m}/{data}"] for m in CLASSIFIERS if f"{m}/{data}" in errors}
+        steps = [(m, f"{m[0]}{int(m[1]) + 1}") for m in known if m != "baseline_cnn"]
+        answers += [below(known[b], known[a]) for a, b in steps if b in known]
+        shown = ", ".join(f"{m.upper()} {spread.mean:.2f}" for m, spread in known.items())
+        evidence.append(f"{title}: {shown} %")
+    claim = "within a family, networks with more capsules err less."
+    return judge(claim, answers, evidence)
 
 
 EXPERIMENT = Experiment(
@@ -120,6 +135,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     table=table,
     figure=figure,
+    finding=finding,
     seeds={"smoke": (0,), "quick": (0, 1), "full": (0, 1, 2)},
     notes="""\
 Differences from the paper: weight decay of `5e-4`, which the authors' program has and the paper

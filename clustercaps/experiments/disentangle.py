@@ -29,6 +29,7 @@ from clustercaps.experiments.digit_properties import (
     effects,
     measure_properties,
 )
+from clustercaps.experiments.findings import Finding, judge
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.measuring import View, measured_training, rounded
 from clustercaps.experiments.pictures import mosaic, pack, unpack
@@ -234,11 +235,29 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     return figure
 
 
+def finding(rows: Sequence[Row]) -> Finding | None:
+    """Whether more dimensions of cluster routing stand out than twice those that chance gives."""
+    fractions = spreads(rows, "above_random_fraction")
+    ours = fractions.get("class_capsules")
+    if ours is None:
+        return None
+    evidence = [
+        f"{MODELS[model]}: {100 * fractions[model].mean:.1f} % of dimensions move one property "
+        "more clearly than 95 in 100 random directions"
+        for model in MODELS
+        if model in fractions
+    ]
+    stand_out = None if 0.05 < ours.mean <= 0.1 else ours.mean > 0.1
+    claim = "each dimension of a class capsule stands for one property of the digit."
+    return judge(claim, [stand_out], [*evidence, "chance: 5 %"])
+
+
 EXPERIMENT = Experiment(
     title="Disentangled dimensions",
     cells=cells,
     table=table,
     figure=figure,
+    finding=finding,
     seeds={"smoke": (0,), "quick": (0,), "full": (0, 1, 2)},
     notes="""\
 The paper shows drawings and calls them disentangled; here it is measured. An effect is the change

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.cells import Cell, Experiment, Row
+from clustercaps.experiments.findings import Finding, below, judge
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.plots import error_figure
-from clustercaps.experiments.trainings import NAMES, Spread, first_rows, spreads, training
+from clustercaps.experiments.trainings import Spread, first_rows, set_title, spreads, training
 from clustercaps.paper import paper
 
 if TYPE_CHECKING:
@@ -66,10 +67,24 @@ def figure(rows: Sequence[Row], budget: str) -> "Figure":
     printed: dict[str, dict[str, float]] = {}
     for entry in paper()["kd-grid"]:
         printed.setdefault(f"K = {entry['votes']}", {})[str(entry["dim"])] = entry["error"]
-    title = NAMES[rows[0]["data"]]
+    title = set_title(rows[0])
     return error_figure(
         {title: ours}, "capsule size D", printed={title: printed} if budget == "full" else {}
     )
+
+
+def finding(rows: Sequence[Row]) -> Finding | None:
+    """Whether more votes help for every size, and larger capsules for every number of votes."""
+    errors = {tuple(map(int, split(id))): spread for id, spread in spreads(rows).items()}
+    steps = [
+        (larger, smaller)
+        for larger in errors
+        for smaller in errors
+        if larger > smaller and sum(a != b for a, b in zip(larger, smaller, strict=True)) == 1
+    ]
+    evidence = [f"K {votes}, D {dim}: {spread} %" for (votes, dim), spread in errors.items()]
+    claim = "the error falls with the votes K and with the capsule size D."
+    return judge(claim, [below(errors[a], errors[b]) for a, b in steps], evidence)
 
 
 EXPERIMENT = Experiment(
@@ -77,6 +92,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     table=table,
     figure=figure,
+    finding=finding,
     seeds={"smoke": (0,), "quick": (0, 1), "full": (0, 1, 2)},
     notes="""\
 Same differences from the paper as in the classification table. After few epochs the order of the

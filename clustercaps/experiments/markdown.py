@@ -34,16 +34,20 @@ def fragment(
     """
     stem = f"{to_results}{name}-{budget}"
     meaning = MEANING[budget] if any("epochs" in row for row in rows) else ""
+    found = experiment.finding(rows)
     parts = [
         f"## {experiment.title} ({budget})",
         f"`clustercaps reproduce {name} --budget {budget}`: {BUDGETS[budget]}.{meaning}",
         conditions(experiment, budget, rows),
         experiment.table(rows, budget),
+        f"The paper says: {found.claim} Here this {found.verdict}: {found.evidence}"
+        if found
+        else "",
         f"![{experiment.title}]({stem}.png)",
         f"[CSV]({stem}.csv), [PDF]({stem}.pdf)",
         experiment.notes,
     ]
-    return "\n\n".join(part.strip() for part in parts) + "\n"
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 def conditions(experiment: Experiment, budget: str, rows: Sequence[Row]) -> str:

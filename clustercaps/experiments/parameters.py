@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
+from clustercaps.experiments.findings import Finding, judge
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.plots import COLUMN, add_legend, finish
 from clustercaps.figures import COLOURS, new_figure
@@ -97,11 +98,19 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     return drawn
 
 
+def finding(rows: Sequence[Row]) -> Finding | None:
+    """Whether the networks have the printed numbers of parameters."""
+    answers = [row["verdict"] == "fits" for row in rows]
+    evidence = [f"{sum(answers)} of {len(answers)} counts fit"]
+    return judge("its networks have the printed numbers of parameters.", answers, evidence)
+
+
 EXPERIMENT = Experiment(
     title="Parameters",
     cells=cells,
     table=table,
     figure=figure,
+    finding=finding,
     notes="""\
 Where counts differ, the paper contradicts itself: on smallNORB six of its networks are counted with
 ten classes though the set has five, and S3 on Fashion-MNIST repeats its count on CIFAR-10. The

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from clustercaps.experiments import EXPERIMENTS, get_experiment
-from clustercaps.experiments.markdown import fragment
+from clustercaps.experiments.markdown import fragment, markdown_table
 from clustercaps.experiments.store import Store, key
 from clustercaps.training.checkpoint import write_atomically
 
@@ -32,6 +32,11 @@ xargs -d '\\n' -P 4 -n 1 sh -c < jobs.txt
 sbatch --array=1-$(wc -l < jobs.txt) --wrap 'sh -c "$(sed -n ${{SLURM_ARRAY_TASK_ID}}p jobs.txt)"'
 ```
 """
+RULE = """\
+A comparison counts if the difference is larger than the deviations over seeds together, where
+there are several; "in part" means that some comparisons agree. A quick result is about a smaller
+task than the paper's.
+"""
 # Best first. Smoke results say nothing about the method.
 SHOWN = ("full", "quick")
 
@@ -56,6 +61,22 @@ def fragments(results: Path, to_results: str = "") -> dict[str, dict[str, str]]:
     return found
 
 
+def findings_table(results: Path) -> str:
+    """What the paper says and whether our best results agree, a line for each experiment."""
+    lines = []
+    for name in EXPERIMENTS:
+        experiment = get_experiment(name)
+        for budget in SHOWN:
+            rows = Store(results / f"{name}-{budget}.csv", experiment.cells(budget)).rows()
+            found = experiment.finding(rows) if rows else None
+            if found:
+                seeds = len({row["seed"] for row in rows})
+                by = f"{name}, {budget}, {seeds} seed{'s' if seeds > 1 else ''}"
+                lines.append([found.claim, found.verdict, by])
+                break
+    return markdown_table(["the paper says", "here this", "measured by"], lines)
+
+
 def render(results: Path, page: Path) -> str:
     """The page, a function of the CSV files in the folder of the results and nothing else.
 
@@ -65,6 +86,7 @@ def render(results: Path, page: Path) -> str:
     """
     to_results = os.path.relpath(results, page.parent).replace(os.sep, "/") + "/"
     parts = [HEAD.format(results=to_results, names=", ".join(EXPERIMENTS))]
+    parts.append(f"## What holds\n\n{findings_table(results)}\n\n{RULE}")
     for name, sections in fragments(results, to_results).items():
         parts += sections.values()
         if not sections:

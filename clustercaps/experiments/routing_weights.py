@@ -22,6 +22,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from clustercaps.experiments.cells import Cell, Experiment, Row
+from clustercaps.experiments.findings import Finding, judge
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.measuring import View, measured_training, rounded, untrained, with_bar
 from clustercaps.experiments.plots import SMALL, add_legend
@@ -253,11 +254,26 @@ def tidy(ax: "Axes") -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
+def finding(rows: Sequence[Row]) -> Finding | None:
+    """Whether the weights of every capsule dimension tell classes apart, more than by chance."""
+    mine = [row for row in rows if row["cell"] == next(iter(CELLS))]
+    if not mine:
+        return None
+    passed = [row["above_shuffled"] for row in mine]
+    every = mine[0]["capsule_dims"]
+    ratios = spreads(rows, "variance_ratio")
+    evidence = [f"{', '.join(f'{n:.0f}' for n in passed)} of {every} capsule dimensions, by seed"]
+    evidence += [f"between / within variance, {CELLS[id]}: {ratios[id].mean:.3f}" for id in ratios]
+    claim = "routing weights differ between classes."
+    return judge(claim, [count == every for count in passed], evidence)
+
+
 EXPERIMENT = Experiment(
     title="Routing weights depend on the image",
     cells=cells,
     table=table,
     figure=figure,
+    finding=finding,
     notes="""\
 The paper shows bars for two capsule dimensions and concludes by eye; here all of them are tested.
 The ratio is that of the weights' variance between classes to that within classes, summed over the

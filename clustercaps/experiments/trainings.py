@@ -24,7 +24,6 @@ NAMES = {
     "smallnorb": "smallNORB",
     "rendered-norb": "rendered toys (not smallNORB)",
     "fashion-mnist": "Fashion-MNIST",
-    "fashion-mnist-mini": "Fashion-MNIST, 10,000 images",
     "svhn": "SVHN",
     "cifar10": "CIFAR-10",
 }
@@ -119,6 +118,11 @@ def spreads(rows: Sequence[Row], column: str = "test_error") -> dict[str, Spread
     for row in rows:
         found[row["cell"]] = (*found.get(row["cell"], ()), float(row[column]))
     return {id: Spread(values) for id, values in found.items()}
+
+
+def set_title(row: Row) -> str:
+    """The image set of a row as people write it, and how much of it the network learned from."""
+    return f"{NAMES[row['data'].removesuffix('-mini')]}, {row['train_images']:,} images"
 
 
 def first_rows(rows: Sequence[Row]) -> dict[str, Row]:

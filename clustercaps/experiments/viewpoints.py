@@ -24,6 +24,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
+from clustercaps.experiments.findings import Finding, below, judge
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.matching import at_level, comparisons, points
 from clustercaps.experiments.plots import COLUMN, MARKERS, SMALL, add_legend
@@ -243,11 +244,30 @@ def draw(ax: "Axes", rows: Sequence[Row], views: str) -> None:
     ax.spines[["top", "right"]].set_visible(False)
 
 
+def finding(rows: Sequence[Row]) -> Finding | None:
+    """Whether M2 is better at novel viewpoints than those that it is matched with."""
+    answers, evidence = [], []
+    for (data, views), panel in panels(rows).items():
+        for level, compared in comparisons(panel, target(views)):
+            novel = {
+                model: Spread(tuple(at_level(run, level)[1] for run in runs))
+                for model, runs in models(compared).items()
+            }
+            if "m2" in novel:
+                others = [spread for model, spread in novel.items() if model != "m2"]
+                answers += [below(other, novel["m2"]) for other in others]
+                shown = ", ".join(f"{SHOWN[m]} {spread.mean:.2f}" for m, spread in novel.items())
+                evidence.append(f"{views}, {NAMES[data]}, matched at {level:.2f}: {shown} %")
+    claim = "where networks do equally well on familiar viewpoints, M2 does best on novel ones."
+    return judge(claim, answers, evidence)
+
+
 EXPERIMENT = Experiment(
     title="Novel viewpoints",
     cells=cells,
     table=table,
     figure=figure,
+    finding=finding,
     seeds={"smoke": (0,), "quick": (0,), "full": (0, 1, 2)},
     notes="""\
 `rendered-norb` are computed pictures of other toys in the views of smallNORB: its numbers stand

@@ -1,0 +1,114 @@
+import pytest
+
+from clustercaps.experiments import affine, get_experiment, routing_weights
+from clustercaps.experiments.findings import Finding, below
+from clustercaps.experiments.trainings import Spread
+
+
+@pytest.mark.parametrize(
+    ("ours", "others", "expected"),
+    [
+        # Two seeds each, deviations of 0.71: means must be more than 1.41 apart.
+        ((1.0, 2.0), (3.0, 4.0), True),
+        ((3.0, 4.0), (1.0, 2.0), False),
+        ((1.0, 2.0), (2.0, 3.0), None),
+        ((1.0,), (1.1,), True),
+        ((1.0,), (1.0,), None),
+    ],
+)
+def test_below(ours: tuple[float, ...], others: tuple[float, ...], expected: bool | None) -> None:
+    assert below(Spread(ours), Spread(others)) is expected
+
+
+@pytest.mark.parametrize(
+    ("answers", "verdict"),
+    [
+        ([True, True], "holds"),
+        ([True, None], "holds in part"),
+        ([True, False], "holds in part"),
+        ([False, False], "does not hold"),
+        ([None, False], "is not seen"),
+    ],
+)
+def test_verdict(answers: list[bool | None], verdict: str) -> None:
+    assert Finding("", answers, "").verdict == verdict
+
+
+def verdict_of(found: Finding | None) -> str | None:
+    return None if found is None else found.verdict
+
+
+def errors(cells: dict[str, float]) -> list[dict[str, object]]:
+    return [
+        {"cell": id, "seed": 0, "data": "cifar10", "train_images": 100, "test_error": error}
+        for id, error in cells.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "agreeing", "disagreeing"),
+    [
+        (
+            "ablation",
+            {"m1/cluster": 10, "m1/uniform": 20},
+            {"m1/cluster": 20, "m1/uniform": 10},
+        ),
+        (
+            "kd-grid",
+            {"k5d6": 4, "k5d8": 3, "k8d6": 2, "k8d8": 1},
+            {"k5d6": 1, "k5d8": 2, "k8d6": 3, "k8d8": 4},
+        ),
+        (
+            "classification",
+            {"m1/cifar10": 2, "m2/cifar10": 1, "s1/cifar10": 9, "s2/cifar10": 8},
+            {"m1/cifar10": 1, "m2/cifar10": 2, "s1/cifar10": 8, "s2/cifar10": 9},
+        ),
+    ],
+)
+def test_errors_decide(
+    name: str, agreeing: dict[str, float], disagreeing: dict[str, float]
+) -> None:
+    judge = get_experiment(name).finding
+    for cells, verdict in ((agreeing, "holds"), (disagreeing, "does not hold")):
+        found = judge(errors(cells))
+        assert verdict_of(found) == verdict
+    assert judge(errors(dict(list(agreeing.items())[:1]))) is None
+
+
+def test_viewpoints_compare_where_networks_are_matched() -> None:
+    def run(model: str, novel: str) -> dict[str, object]:
+        curve = {"familiar_curve": "50 80", "novel_curve": novel, "familiar_best": 80.0}
+        return {"model": model, "data": "smallnorb", "views": "azimuth", "seed": 0, **curve}
+
+    judge = get_experiment("viewpoints").finding
+    better = judge([run("m2", "40 70"), run("viewpoint_cnn", "45 60")])
+    worse = judge([run("m2", "50 55"), run("viewpoint_cnn", "45 60")])
+    assert verdict_of(better) == "holds"
+    assert verdict_of(worse) == "does not hold"
+    assert better is not None
+    assert "matched at 80.00: M2 70.00, CNN 60.00 %" in better.evidence
+    assert judge([run("m2", "40 70")]) is None
+
+
+def test_affine_needs_both_units() -> None:
+    rows = [
+        {"cell": model, "seed": 0, "mse average": equal, f"mse average{affine.DOUBLED}": doubled}
+        for model, equal, doubled in (("affine_capsules", 0.1, 0.2), ("affine_cnn", 0.3, 0.1))
+    ]
+    found = affine.finding(rows)
+    assert verdict_of(found) == "holds in part"
+
+
+def test_weights_must_tell_classes_apart_in_every_dimension() -> None:
+    row = {"cell": next(iter(routing_weights.CELLS)), "seed": 0, "variance_ratio": 0.5}
+    for passed, verdict in ((80, "holds"), (79, "does not hold")):
+        found = routing_weights.finding([{**row, "above_shuffled": passed, "capsule_dims": 80}])
+        assert verdict_of(found) == verdict
+
+
+def test_dimensions_must_stand_out_twice_as_often_as_by_chance() -> None:
+    judge = get_experiment("disentangle").finding
+    row = {"cell": "class_capsules", "seed": 0}
+    for fraction, verdict in ((0.2, "holds"), (0.08, "is not seen"), (0.04, "does not hold")):
+        found = judge([{**row, "above_random_fraction": fraction}])
+        assert verdict_of(found) == verdict

@@ -82,8 +82,6 @@ class Store:
                 f"{self.path} holds the cell {row['cell']!r}, which this version does not have; "
                 f"known: {', '.join(self._cells)}; {way_out}"
             )
-        if row["settings_hash"] == cell.hash:
-            return
         changes = cell.changes(json.loads(row["settings"]))
         # None: the settings have only grown by some that are at their defaults.
         if changes:

@@ -129,6 +129,16 @@ def test_a_new_setting_at_its_default_is_no_change(tmp_path: Path) -> None:
         Store(tmp_path / "x.csv", [cell(clip=1.0)]).rows()
 
 
+def test_settings_themselves_are_compared_not_their_digest(tmp_path: Path) -> None:
+    cell = Cell("a", {"lr": 0.1}, lambda *_: {})
+    row = {"cell": "a", "seed": 0, "settings": '{"lr": 0.1}', "settings_hash": cell.hash}
+    Store(tmp_path / "x.csv", [cell]).add(row)
+    text = (tmp_path / "x.csv").read_text()
+    (tmp_path / "x.csv").write_text(text.replace("0.1}", "0.2}"))
+    with pytest.raises(ValueError, match=r"lr was 0\.2, now 0\.1"):
+        Store(tmp_path / "x.csv", [cell]).rows()
+
+
 def test_missing_data_leaves_the_rest(
     toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

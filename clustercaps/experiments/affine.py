@@ -10,8 +10,8 @@ of dynamic routing by its authors' recipe, three seeds, and draws all 10,000 tes
 
 `quick` trains on 10,000 images for 6 epochs with Adam, one seed, with half the width of dynamic
 routing's network, and draws 1,000 test images. Estimate, 942 steps of 64 images: 100 ms for
-the capsule network, 170 ms for the CNN, 360 ms for dynamic routing, so 94, 160 and 340 s; 10
-minutes on two cores, and one more for testing and drawing.
+the capsule network, 170 ms for the CNN, 450 ms for dynamic routing, so 94, 160 and 420 s; 12
+minutes on two cores, with testing and drawing.
 """
 
 from collections.abc import Mapping, Sequence

@@ -201,7 +201,6 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     grid = figure.subplots(
         1, 2 * len(shown), squeeze=False, width_ratios=[STEPS, len(PROPERTIES)] * len(shown)
     )[0]
-    largest = max(max(map(max, json.loads(row["effects"]))) for row in shown.values())
     for number, (model, row) in enumerate(shown.items()):
         pictures, heat = grid[2 * number : 2 * number + 2]
         # Without the margin of two pixels that all images of 28x28 get.
@@ -214,10 +213,12 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
         pictures.set_yticks([n + 0.5 for n in range(dims)], [str(n + 1) for n in range(dims)])
         pictures.set_title(MODELS[model], fontsize=SMALL + 1)
         extent = (0.0, float(len(PROPERTIES)), float(dims), 0.0)
-        values = json.loads(row["effects"])
-        image = heat.imshow(
-            values, cmap="Blues", vmin=0, vmax=largest, extent=extent, aspect="equal"
-        )
+        # The same step is a different part of a capsule in each network: to each its own scale.
+        values = torch.tensor(json.loads(row["effects"]))
+        share = (values / values.max()).numpy()
+        image = heat.imshow(share, cmap="Blues", vmin=0, vmax=1, extent=extent, aspect="equal")
+        note = f"1 is {values.max():.2g} sd"
+        heat.text(len(PROPERTIES) / 2, dims + 0.3, note, ha="center", va="top", fontsize=SMALL - 2)
         places = [n + 0.5 for n in range(len(PROPERTIES))]
         heat.set_xticks(places, PROPERTIES, rotation=90)
         heat.set_yticks([])
@@ -229,7 +230,8 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
             ax.spines[:].set_visible(False)
     grid[0].set_ylabel("dimension of the capsule", fontsize=SMALL, loc="top")
     bar = figure.colorbar(image, ax=list(grid), location="bottom", shrink=0.4, aspect=40, pad=0.02)
-    bar.set_label("change of a property, in its standard deviations over images", fontsize=SMALL)
+    label = "change of a property, relative to the network's largest (sd: of real images)"
+    bar.set_label(label, fontsize=SMALL)
     bar.ax.tick_params(labelsize=SMALL - 1)
     return figure
 
@@ -265,8 +267,9 @@ digits have more area), so the number means something only beside the control, r
 the same length: if dimensions are special, more than 5 in 100 of them are above 95 in 100 random
 directions. Capsules are of different length in the three networks, so the same step is a different
 part of them: compare concentrations, not effects, between networks. The figure shows the first test
-image and the size of effects, averaged over classes, of the first seed. Images are 32x32 (MNIST
-with a black margin); the weight of the drawing beside the classification is ours for cluster
-routing, and its authors' for the others. The quick budget halves the width of dynamic routing's
-network and trains cluster routing with Adam; its rate is that of dynamic routing's recipe.""",
+image and the size of effects, averaged over classes, of the first seed, each network's on a scale
+of its own. Images are 32x32 (MNIST with a black margin); the weight of the drawing beside the
+classification is ours for cluster routing, and its authors' for the others. The quick budget halves
+the width of dynamic routing's network and trains cluster routing with Adam; its rate is that of
+dynamic routing's recipe.""",
 )

@@ -55,17 +55,10 @@ class Availability(NamedTuple):
 
 def available() -> dict[str, Availability]:
     """Every backend with whether it can be used and why, or why not. Builds nothing."""
-    try:
-        build.find_compiler()
-    except build.BuildError as error:
-        missing = Availability(False, str(error))
-        compiled = missing
-    else:
-        compiled = Availability(True, "compiles on the first call of every shape, tens of seconds")
     return {
         "reference": Availability(True, "plain PyTorch, works everywhere"),
         "chunked": Availability(True, "plain PyTorch, the votes of a few images at a time"),
-        "compiled": compiled,
+        "compiled": _compiled_availability(),
         "cpu": _cpu_availability(),
         "triton": _triton_availability(),
     }
@@ -88,12 +81,14 @@ def choose(backend: str, device: str, routing: str = "cluster") -> str:
         raise KeyError(unknown("backend", backend, ("auto", *BACKENDS)))
     if backend == "reference" or routing not in FUSED_ROUTINGS or _plain_only():
         return "reference"
+    if backend == "chunked":
+        return backend
     if backend == "auto":
         if device != "cpu":
             return "reference"
         return "cpu" if _cpu_loads(warn=True) else "chunked"
-    if backend in ("chunked", "compiled"):
-        state = available()[backend]
+    if backend == "compiled":
+        state = _compiled_availability()
     elif backend == "triton":
         state = _triton_availability()
         if state.usable and device != "cuda" and not _triton_interpreted():
@@ -201,6 +196,15 @@ def status_table() -> str:
     if forced:
         lines.append(f"CLUSTERCAPS_BACKEND={forced} forces the path.")
     return "\n".join(line.rstrip() for line in lines)
+
+
+@cache
+def _compiled_availability() -> Availability:
+    try:
+        build.find_compiler()
+    except build.BuildError as error:
+        return Availability(False, str(error))
+    return Availability(True, "compiles on the first call of every shape, tens of seconds")
 
 
 def _cpu_availability() -> Availability:

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from layer_case import Case, cases, gradients
 
-from clustercaps.kernels import chunked
+from clustercaps import kernels
+from clustercaps.kernels import build, chunked
 from clustercaps.layers import ClusterCapsules2d
 from clustercaps.testing import assert_close, assert_finite
 
@@ -87,3 +88,9 @@ def test_second_gradients_are_refused() -> None:
     (first,) = torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         first.sum().backward()
+
+
+def test_forcing_it_looks_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Asked for in every call: looking for a compiler would cost more than one image.
+    monkeypatch.setattr(build, "find_compiler", lambda: pytest.fail("looked for a compiler"))
+    assert kernels.choose("chunked", "cpu") == "chunked"

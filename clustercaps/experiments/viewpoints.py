@@ -11,7 +11,7 @@ seeds.
 
 `quick` is on `rendered-norb` alone, without augmentation, with the small EM network, one seed, and
 300 test images each of familiar and novel viewpoints. Estimate for two cores: M2 and the CNN see 60
-x 512 images, 480 steps of 64, in 45 and 65 s with their 60 tests; the EM network sees 9 x 400 images
+x 512 images, 480 steps of 64, in 45 and 65 s with their 60 tests; the EM network 9 x 400 images
 in 9 x 40 s, tests among them. With azimuth and elevation that is 16 minutes, and 3 more for
 rendering the set if it is not in the cache.
 

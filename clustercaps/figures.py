@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's colours, which people with any colour vision can tell apart, for light paper.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+# As many shapes, for paper without colours.
+MARKERS = "osD^vPX"
+
+
+def style_of(number: int) -> tuple[str, str]:
+    """Colour and marker of the number-th thing in a figure; they repeat after seven."""
+    return COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
 
 
 def save(figure: "Figure", path: Path, pdf: bool = False) -> Path:
@@ -95,7 +102,7 @@ def routing_figure(
             show_map(ax, shares[row, cluster], "RdBu_r", (0.0, 2 * fair))
         bars = axes[-1]
         bars.bar(
-            range(1, clusters + 1), shares[row].mean((1, 2)).numpy(), color="#4c72b0", width=0.7
+            range(1, clusters + 1), shares[row].mean((1, 2)).numpy(), color=COLOURS[0], width=0.7
         )
         bars.axhline(fair, color="0.3", linewidth=0.8, linestyle="--")
         bars.set(ylim=(0, 2 * fair), xticks=[], yticks=[])
@@ -131,7 +138,7 @@ def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path)
     figure = new_figure(9.0, 3.6)
     left, right = figure.subplots(1, 2)
     for number, (name, lines) in enumerate(runs.items()):
-        colour = f"C{number}"
+        colour, _ = style_of(number)
         epochs = [line["epoch"] for line in lines]
         left.plot(epochs, [line["train_loss"] for line in lines], color=colour, label=name)
         right.plot(

@@ -12,7 +12,7 @@ from typing import Any
 
 from clustercaps.bench.cases import Options
 from clustercaps.bench.report import write_csv
-from clustercaps.figures import new_figure, save
+from clustercaps.figures import COLOURS, new_figure, save
 from clustercaps.recipes import TrainSettings, resolve
 from clustercaps.tables import text_table
 
@@ -86,7 +86,7 @@ def publish(rows: Sequence[list[Any]], results: Sequence[dict[str, Any]], out: P
     ax = figure.subplots()
     places = range(len(rows), 0, -1)
     names = [row[0] + (" *" if row[0] in LONGER else "") for row in rows]
-    ax.plot([row[10] for row in rows], list(places), "o", ms=5, color="#0072b2")
+    ax.plot([row[10] for row in rows], list(places), "o", ms=5, color=COLOURS[0])
     ax.set_yticks(list(places), names, fontsize=7)
     ax.set_xlabel(
         f"test error (%) after {EPOCHS} epochs (* more) of {IMAGES:,} images, one seed", fontsize=8

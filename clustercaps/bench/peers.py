@@ -11,7 +11,7 @@ from clustercaps.bench.cases import PAPER_MODELS, Case, Options, build
 from clustercaps.bench.measure import Progress, Timing, take_turns
 from clustercaps.bench.memory import can_measure, peak_extra_mb
 from clustercaps.bench.report import show_timing, write_csv
-from clustercaps.figures import new_figure, save
+from clustercaps.figures import new_figure, save, style_of
 from clustercaps.memory import memory_estimate
 from clustercaps.models.peers import PEERS
 from clustercaps.parameters import count_parameters
@@ -119,10 +119,8 @@ def draw(rows: Sequence[Row], path: Path, machine_name: str) -> Path:
     }
     for ax, title in ((time, "training step (ms)"), (memory, "peak memory of a step (MB)")):
         for place, row, value in zip(places, rows, values[ax], strict=True):
-            ours = row.case.model in PAPER_MODELS
-            ax.plot(
-                value, place, "o" if ours else "s", ms=5, color="#d55e00" if ours else "#0072b2"
-            )
+            colour, marker = style_of(0 if row.case.model in PAPER_MODELS else 1)
+            ax.plot(value, place, marker, ms=5, color=colour)
         ax.set_xscale("log")
         ax.set_title(title, fontsize=9)
         ax.grid(axis="x", which="both", alpha=0.25)

@@ -9,7 +9,7 @@ from typing import Any
 from clustercaps.bench import official
 from clustercaps.bench.compare import MEMORY, Comparison, Result
 from clustercaps.bench.measure import Timing
-from clustercaps.figures import new_figure, save
+from clustercaps.figures import new_figure, save, style_of
 from clustercaps.tables import text_table
 from clustercaps.training.checkpoint import write_atomically
 from clustercaps.training.machine import machine
@@ -202,7 +202,9 @@ def dots(
             places = [cases.index(r.case) + shift for r in found]
             values = [r.value for r in found]
             ranges = [(r.iqr or 0.0) / 2 for r in found]
-            ax.errorbar(places, values, ranges, fmt="o", ms=5, capsize=2, label=backend)
+            colour, marker = style_of(number)
+            style: dict[str, Any] = {"fmt": marker, "ms": 5, "capsize": 2, "color": colour}
+            ax.errorbar(places, values, ranges, label=backend, **style)
             for place, value in zip(places, values, strict=True):
                 text = f"{value:.0f}" if value >= 100 else f"{value:.2g}"
                 ax.annotate(text, (place, value), (0, 5), fontsize=7, **LABEL)

@@ -16,7 +16,7 @@ from clustercaps.bench.cases import Case, Options, backends, build
 from clustercaps.bench.check import check
 from clustercaps.bench.measure import Progress, Timing, take_turns
 from clustercaps.bench.report import write_csv
-from clustercaps.figures import new_figure, save
+from clustercaps.figures import COLOURS, new_figure, save
 from clustercaps.models import get_preset
 from clustercaps.tables import text_table
 from clustercaps.training.machine import machine
@@ -66,8 +66,6 @@ AXES = (
 )
 # The check is about values, not speed: a few images of every shape are enough.
 CHECKED_IMAGES = 2
-# Colour of the straight line.
-LINE = "#d55e00"
 
 
 def run(options: Options) -> None:
@@ -159,7 +157,7 @@ def lines(
     for ax, axis in zip(figure.subplots(1, len(axes), sharey=True), axes, strict=True):
         sizes, times = points(axis, timings)
         ranges = [500 * timings[axis.name, value].iqr for value in axis.values]
-        ax.errorbar(sizes, times, ranges, fmt="o", ms=4, capsize=2)
+        ax.errorbar(sizes, times, ranges, fmt="o", ms=4, capsize=2, color=COLOURS[0])
         slope = exponent(sizes, times)
         level = sum(math.log(t) - slope * math.log(s) for s, t in zip(sizes, times, strict=True))
         level /= len(sizes)
@@ -167,9 +165,9 @@ def lines(
         fixed, rise, _ = straight_line(sizes, times)
         if axis.expected == "1" and fixed > 0:
             steps = [sizes[0] * (sizes[-1] / sizes[0]) ** (i / 20) for i in range(21)]
-            ax.plot(steps, [fixed + rise * step for step in steps], "--", color=LINE, lw=0.9)
+            ax.plot(steps, [fixed + rise * step for step in steps], "--", color=COLOURS[1], lw=0.9)
             ax.annotate(
-                "fixed + c size", (0.05, 0.92), None, "axes fraction", color=LINE, fontsize=7
+                "fixed + c size", (0.05, 0.92), None, "axes fraction", color=COLOURS[1], fontsize=7
             )
         ax.set_xscale("log", base=2)
         ax.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)

@@ -26,7 +26,7 @@ from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.plots import COLUMN, add_legend, finish
 from clustercaps.experiments.trainings import train_once, training
-from clustercaps.figures import COLOURS, new_figure
+from clustercaps.figures import new_figure, style_of
 from clustercaps.paper import paper
 from clustercaps.recipes import RECIPES, TrainSettings
 
@@ -151,9 +151,8 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     drawn = new_figure(COLUMN, 2.4)
     ax = drawn.subplots()
     for number, (name, values) in enumerate(series.items()):
-        ax.plot(
-            range(2), values, "osD^vPX"[number % 7], ms=4, color=COLOURS[number % 7], label=name
-        )
+        colour, marker = style_of(number)
+        ax.plot(range(2), values, marker, ms=4, color=colour, label=name)
     finish(ax, list(names.values()))
     ax.set_ylim(0, 100)
     ax.set_ylabel("accuracy (%)", fontsize=8)

@@ -11,7 +11,7 @@ from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
 from clustercaps.experiments.findings import Finding, judge
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.plots import COLUMN, add_legend, finish
-from clustercaps.figures import COLOURS, new_figure
+from clustercaps.figures import new_figure, style_of
 from clustercaps.paper import paper
 from clustercaps.parameters import (
     CLASSIFIERS,
@@ -88,7 +88,8 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
         shift = 0.13 * (number - (len(sets) - 1) / 2)
         places = [models.index(row["cell"].split("/")[0]) + shift for row in mine]
         off = [row["percent_off"] for row in mine]
-        ax.plot(places, off, "osD^v"[number % 5], ms=4, color=COLOURS[number], label=data)
+        colour, marker = style_of(number)
+        ax.plot(places, off, marker, ms=4, color=colour, label=data)
     finish(ax, models)
     for tick in ax.get_xticklabels():
         tick.set(rotation=45, ha="right")

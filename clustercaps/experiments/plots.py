@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.trainings import Spread
-from clustercaps.figures import COLOURS, new_figure
+from clustercaps.figures import new_figure, style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 # Inches: one column of a two-column page.
 COLUMN = 3.5
 SMALL = 7
-MARKERS = "osD^vPX"
 
 # Series -> place on the x axis -> errors of its seeds.
 Panel = Mapping[str, Mapping[str, Spread]]
@@ -53,7 +52,7 @@ def error_figure(
 def _draw(ax: "Axes", panel: Panel, printed: Printed) -> None:
     places = list(dict.fromkeys(place for series in panel.values() for place in series))
     for number, (name, series) in enumerate(panel.items()):
-        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        colour, marker = style_of(number)
         # Side by side, so that close values do not cover each other.
         shift = 0.16 * (number - (len(panel) - 1) / 2)
         for place, spread in series.items():

@@ -27,7 +27,7 @@ from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.measuring import View, measured_training, rounded, untrained, with_bar
 from clustercaps.experiments.plots import SMALL, add_legend
 from clustercaps.experiments.trainings import first_rows, spreads
-from clustercaps.figures import COLOURS, new_figure
+from clustercaps.figures import new_figure, style_of
 from clustercaps.models import ClassCapsuleNet
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ def draw_bars(ax: "Axes", plotted: Mapping[str, Any]) -> None:
             means[:, cluster].tolist(),
             width,
             yerr=deviations[:, cluster].tolist(),
-            color=COLOURS[cluster % len(COLOURS)],
+            color=style_of(cluster)[0],
             error_kw={"lw": 0.5, "alpha": 0.7},
             label=f"vote cluster {cluster + 1}",
         )

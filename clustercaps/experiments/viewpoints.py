@@ -27,9 +27,9 @@ from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
 from clustercaps.experiments.findings import Finding, below, judge
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.matching import at_level, comparisons, points
-from clustercaps.experiments.plots import COLUMN, MARKERS, SMALL, add_legend
+from clustercaps.experiments.plots import COLUMN, SMALL, add_legend
 from clustercaps.experiments.trainings import NAMES, Spread, train_once, training
-from clustercaps.figures import COLOURS, new_figure
+from clustercaps.figures import new_figure, style_of
 from clustercaps.paper import paper
 from clustercaps.recipes import TrainSettings
 
@@ -220,7 +220,7 @@ def draw(ax: "Axes", rows: Sequence[Row], views: str) -> None:
     """A line for each network and seed, a mark where it is read off, and the paper's points."""
     names = list(dict.fromkeys(PRINTED.values()))
     for model, runs in models(rows).items():
-        colour = COLOURS[names.index(PRINTED[model])]
+        colour, _ = style_of(names.index(PRINTED[model]))
         for order, each in enumerate(runs):
             curve = (points(each, "familiar"), points(each, "novel"))
             label = SHOWN[model] if order == 0 else None
@@ -228,15 +228,15 @@ def draw(ax: "Axes", rows: Sequence[Row], views: str) -> None:
     compared = comparisons(rows, target(views))
     for level, runs in compared:
         for each in runs:
-            number = names.index(PRINTED[each["model"]])
-            ax.plot(*at_level(each, level), MARKERS[number], ms=5, color=COLOURS[number])
+            colour, marker = style_of(names.index(PRINTED[each["model"]]))
+            ax.plot(*at_level(each, level), marker, ms=5, color=colour)
         ax.axvline(level, lw=0.6, ls=":", color="0.4", label="matched here")
     for number, (name, point) in enumerate(paper()["viewpoints"][views].items()):
-        place = names.index(name) if name in names else len(names) + number
-        style: dict[str, Any] = {"mfc": "none", "mec": COLOURS[place % len(COLOURS)], "ls": "none"}
+        colour, marker = style_of(names.index(name) if name in names else len(names) + number)
+        style: dict[str, Any] = {"mfc": "none", "mec": colour, "ls": "none"}
         own = "M2" if name == "Ours" else name
         label = f"{own}, paper, smallNORB"
-        ax.plot([point["familiar"]], [point["novel"]], MARKERS[place % 7], label=label, **style)
+        ax.plot([point["familiar"]], [point["novel"]], marker, label=label, **style)
     ax.set_xlabel("accuracy, familiar viewpoints (%)", fontsize=SMALL + 1)
     ax.set_ylabel("accuracy, novel viewpoints (%)", fontsize=SMALL + 1)
     ax.tick_params(labelsize=SMALL)

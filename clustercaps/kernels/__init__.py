@@ -30,6 +30,7 @@ from clustercaps.errors import unknown
 from clustercaps.kernels import build, chunked, cluster_cpu, library
 from clustercaps.norm import MapNorm
 from clustercaps.routing import cluster_route
+from clustercaps.tracing import plain_only
 
 __all__ = [
     "BACKENDS",
@@ -79,7 +80,7 @@ def choose(backend: str, device: str, routing: str = "cluster") -> str:
         backend = os.environ.get("CLUSTERCAPS_BACKEND", "auto")
     if backend not in ("auto", *BACKENDS):
         raise KeyError(unknown("backend", backend, ("auto", *BACKENDS)))
-    if backend == "reference" or routing not in FUSED_ROUTINGS or _plain_only():
+    if backend == "reference" or routing not in FUSED_ROUTINGS or plain_only():
         return "reference"
     if backend == "chunked":
         return backend
@@ -275,12 +276,3 @@ def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
     )
     compiled: Callable[..., tuple[Tensor, Tensor]] = torch.compile(cluster_route)
     return compiled
-
-
-def _plain_only() -> bool:
-    """Exported programs must run without this package; torch.func has no rule for the kernel."""
-    return (
-        torch.compiler.is_exporting()
-        or torch._C._get_tracing_state() is not None
-        or torch._C._functorch.peek_interpreter_stack() is not None
-    )

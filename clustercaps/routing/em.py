@@ -35,6 +35,7 @@ from clustercaps.routing.base import (
     compete_over_parents,
     per_parent,
 )
+from clustercaps.routing.moments import weighted_distance, weighted_squares, weighted_sum
 from clustercaps.routing.squash import SMALLEST
 
 # Added to the variances, as in the authors' code: a parent with one child has none of its own.
@@ -82,20 +83,17 @@ def em_route(
     logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
     for step, sharpness in enumerate(lambdas):
         coupling = compete(logits).exp()
-        # Products and sums instead of einsum: einsum keeps a permuted copy of the votes for the
-        # backward pass, in every iteration.
         weights = coupling * activations.unsqueeze(2)
         mass = weights.sum(1)
-        shares = (weights / mass.clamp_min(SMALLEST).unsqueeze(1)).unsqueeze(3)
-        mean = (1 - smoothing) * (shares * votes).sum(1) + smoothing * mean
-        squares = (votes - mean.unsqueeze(1)).square()
-        variance = (shares * squares).sum(1) + eps
+        shares = weights / mass.clamp_min(SMALLEST).unsqueeze(1)
+        mean = (1 - smoothing) * weighted_sum(shares, votes) + smoothing * mean
+        variance = weighted_squares(shares, votes, mean) + eps
         # Half the logarithm of the determinant of the covariance.
         spread = variance.log().sum(2) / 2
         cost = (votes.shape[3] * per_parent(beta_u, votes) + spread) * mass
         odds = sharpness * (per_parent(beta_a, votes) - cost)
         if step < iterations - 1:
-            distance = (squares * (0.5 / variance).unsqueeze(1)).sum(3)
+            distance = weighted_distance(votes, mean, 0.5 / variance)
             constant = votes.shape[3] / 2 * math.log(2 * math.pi)
             logits = (F.logsigmoid(odds) - spread - constant).unsqueeze(1) - distance
     return Routed(mean, odds.sigmoid(), coupling)

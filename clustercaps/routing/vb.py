@@ -37,6 +37,7 @@ from clustercaps.routing.base import (
     compete_over_parents,
     per_parent,
 )
+from clustercaps.routing.moments import weighted_distance, weighted_squares, weighted_sum
 
 
 def vb_route(
@@ -84,18 +85,17 @@ def vb_route(
     for step in range(iterations):
         weights = coupling * present
         mass = weights.sum(1)
-        wide = weights.unsqueeze(3)
         strength = kappa + mass
-        means = ((wide * votes).sum(1) + kappa * mean) / strength.unsqueeze(2)
-        squares = (votes - means.unsqueeze(1)).square()
-        inverse = 1 / scale + (wide * squares).sum(1) + kappa * (means - mean).square()
+        means = (weighted_sum(weights, votes) + kappa * mean) / strength.unsqueeze(2)
+        squares = weighted_squares(weights, votes, means)
+        inverse = 1 / scale + squares + kappa * (means - mean).square()
         counts = alpha + mass
         share = counts.digamma() - counts.sum(1, keepdim=True).digamma()
         freedom = nu + mass
         precision = ((freedom.unsqueeze(2) - below) / 2).digamma().sum(2)
         precision = precision + dim * math.log(2) - inverse.log().sum(2)
         if step < iterations - 1:
-            distance = (squares * (freedom.unsqueeze(2) / inverse).unsqueeze(1)).sum(3)
+            distance = weighted_distance(votes, means, freedom.unsqueeze(2) / inverse)
             # The constant -D/2 ln(2 pi) of the density is the same for all parents.
             parent = share + (precision - dim / strength) / 2
             coupling = compete(parent.unsqueeze(1) - distance / 2).exp()

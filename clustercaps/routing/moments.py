@@ -1,0 +1,152 @@
+"""What routings that fit Gaussians ask of their votes, without keeping anything of the votes' size.
+
+With weights w_i of the children, a mean m and precisions p of the parents,
+
+    weighted_sum       s_d = sum_i w_i V_id
+    weighted_squares   q_d = sum_i w_i (V_id - m_d)^2
+    weighted_distance  r_i = sum_d p_d (V_id - m_d)^2
+
+Left to autograd, each keeps one to three tensors as large as the votes in every iteration. Here
+only the arguments are kept, and gradients are in closed form. With the gradient g of the result,
+the last two are derivatives of one expression, F = sum_id a_i b_d (V_id - m_d)^2, where a is w or g
+and b is g or p; from F follow the gradients of the other of the two, of V and of m. A few images
+are worked on at a time, so that what is needed in between stays in the cache.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from clustercaps.tracing import plain_only
+
+Votes = Float[Tensor, "batch children parents dim *positions"]
+# Numbers of every pair of child and parent, and numbers of every parent.
+PerPair = Float[Tensor, "batch children parents *positions"]
+PerParent = Float[Tensor, "batch parents dim *positions"]
+
+# Votes worked on at a time, in bytes.
+CHUNK = 4 * 2**20
+
+
+def weighted_sum(weights: PerPair, votes: Votes) -> PerParent:
+    """sum_i w_i V_i for every parent."""
+    if _plain():
+        return (weights.unsqueeze(3) * votes).sum(1)
+    return WeightedSum.apply(weights, votes)  # type: ignore[no-any-return]
+
+
+def weighted_squares(weights: PerPair, votes: Votes, mean: PerParent) -> PerParent:
+    """sum_i w_i (V_i - m)^2 for every parent."""
+    if _plain():
+        return (weights.unsqueeze(3) * (votes - mean.unsqueeze(1)).square()).sum(1)
+    return WeightedSquares.apply(weights, votes, mean)  # type: ignore[no-any-return]
+
+
+def weighted_distance(votes: Votes, mean: PerParent, precision: PerParent) -> PerPair:
+    """sum_d p_d (V_id - m_d)^2 for every child and parent."""
+    if _plain():
+        return (precision.unsqueeze(1) * (votes - mean.unsqueeze(1)).square()).sum(3)
+    return WeightedDistance.apply(votes, mean, precision)  # type: ignore[no-any-return]
+
+
+class WeightedSum(torch.autograd.Function):
+    """`weighted_sum` with its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, votes: Tensor) -> Tensor:
+        """Sums over the children."""
+        ctx.save_for_backward(weights, votes)
+        return torch.cat([(w.unsqueeze(3) * v).sum(1) for w, v in _chunks(votes, weights, votes)])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        """Of w_i: sum_d g_d V_id; of V_id: w_i g_d."""
+        weights, votes = ctx.saved_tensors
+        of_weights = [(g.unsqueeze(1) * v).sum(3) for g, v in _chunks(votes, gradient, votes)]
+        return torch.cat(of_weights), weights.unsqueeze(3) * gradient.unsqueeze(1)
+
+
+class WeightedSquares(torch.autograd.Function):
+    """`weighted_squares` with its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, votes: Tensor, mean: Tensor) -> Tensor:
+        """Sums over the children."""
+        ctx.save_for_backward(weights, votes, mean)
+        return _sum_squares(votes, mean, weights.unsqueeze(3), over=1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """F with a = w, b = g."""
+        weights, votes, mean = ctx.saved_tensors
+        return _differentiate(votes, mean, gradient.unsqueeze(1), weights.unsqueeze(3), over=3)
+
+
+class WeightedDistance(torch.autograd.Function):
+    """`weighted_distance` with its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, votes: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
+        """Sums over the numbers of a vote."""
+        ctx.save_for_backward(votes, mean, precision)
+        return _sum_squares(votes, mean, precision.unsqueeze(1), over=3)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """F with a = g, b = p."""
+        votes, mean, precision = ctx.saved_tensors
+        of_precision, of_votes, of_mean = _differentiate(
+            votes, mean, gradient.unsqueeze(3), precision.unsqueeze(1), over=1
+        )
+        return of_votes, of_mean, of_precision
+
+
+def _sum_squares(votes: Tensor, mean: Tensor, factor: Tensor, over: int) -> Tensor:
+    """The sum of factor * (votes - mean)^2 over an axis."""
+    sums = []
+    for v, m, f in _chunks(votes, votes, mean, factor):
+        off = v - m.unsqueeze(1)
+        sums.append(off.square_().mul_(f).sum(over))
+    return torch.cat(sums)
+
+
+def _differentiate(
+    votes: Tensor, mean: Tensor, given: Tensor, other: Tensor, over: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of F for one of its factors, for the votes and for the mean.
+
+    Args:
+        votes: V.
+        mean: m.
+        given: The factor that is not differentiated, with an axis for what it does not depend on.
+        other: The factor that is, likewise.
+        over: The axis that `other` does not depend on.
+    """
+    of_votes = torch.empty_like(votes)
+    of_other, of_mean = [], []
+    for v, m, g, o, out in _chunks(votes, votes, mean, given, other, of_votes):
+        off = v - m.unsqueeze(1)
+        pulled = off * g
+        torch.mul(pulled, 2 * o, out=out)
+        of_mean.append(-out.sum(1))
+        of_other.append(pulled.mul_(off).sum(over))
+    return torch.cat(of_other), of_votes, torch.cat(of_mean)
+
+
+def _chunks(votes: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Some images of every tensor at a time."""
+    bytes_of_one = votes[:1].numel() * votes.element_size()
+    size = max(1, CHUNK // max(1, bytes_of_one))
+    return zip(*(tensor.split(size) for tensor in tensors), strict=True)
+
+
+def _plain() -> bool:
+    """A compiler fuses the plain formulas itself."""
+    return torch.compiler.is_compiling() or plain_only()

@@ -1,0 +1,78 @@
+"""Moments in closed form against the formulas that autograd differentiates itself."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from clustercaps.routing import moments
+
+
+def plain_sum(weights: Tensor, votes: Tensor) -> Tensor:
+    return (weights.unsqueeze(3) * votes).sum(1)
+
+
+def plain_squares(weights: Tensor, votes: Tensor, mean: Tensor) -> Tensor:
+    return (weights.unsqueeze(3) * (votes - mean.unsqueeze(1)).square()).sum(1)
+
+
+def plain_distance(votes: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
+    return (precision.unsqueeze(1) * (votes - mean.unsqueeze(1)).square()).sum(3)
+
+
+def arguments(name: str, batch: int, positions: tuple[int, ...]) -> list[Tensor]:
+    pair, parent = (batch, 4, 3, *positions), (batch, 3, 5, *positions)
+    votes = (batch, 4, 3, 5, *positions)
+    shapes = {
+        "sum": (pair, votes),
+        "squares": (pair, votes, parent),
+        "distance": (votes, parent, parent),
+    }
+    return [torch.randn(shape, dtype=torch.float64).requires_grad_() for shape in shapes[name]]
+
+
+PAIRS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
+    "sum": (moments.weighted_sum, plain_sum),
+    "squares": (moments.weighted_squares, plain_squares),
+    "distance": (moments.weighted_distance, plain_distance),
+}
+
+
+@pytest.mark.parametrize("positions", [(), (2, 3)])
+@pytest.mark.parametrize("batch", [0, 1, 3])
+@pytest.mark.parametrize("name", PAIRS)
+def test_values_and_gradients(
+    name: str, batch: int, positions: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Two images of these at a time, so that the last chunk of three is a smaller one.
+    monkeypatch.setattr(moments, "CHUNK", 2 * 4 * 3 * 5 * 8 * len(torch.ones(positions).flatten()))
+    fast, plain = PAIRS[name]
+    given = arguments(name, batch, positions)
+    got, right = fast(*given), plain(*given)
+    torch.testing.assert_close(got, right)
+    pull = torch.randn_like(right)
+    grads = torch.autograd.grad(got, given, pull)
+    for actual, expected in zip(grads, torch.autograd.grad(right, given, pull), strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_gradcheck(name: str) -> None:
+    torch.autograd.gradcheck(PAIRS[name][0], arguments(name, 2, (2,)))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_nothing_of_the_size_of_the_votes_is_kept(name: str) -> None:
+    given = arguments(name, 3, (2, 3))
+    kept: list[Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        PAIRS[name][0](*given)
+    assert {t.data_ptr() for t in kept} <= {t.data_ptr() for t in given}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_plain_formulas_for_those_who_trace(name: str) -> None:
+    given = [t.detach() for t in arguments(name, 3, (2,))]
+    mapped = torch.vmap(PAIRS[name][0])(*(t.unsqueeze(0) for t in given))
+    torch.testing.assert_close(mapped[0], PAIRS[name][1](*given))

@@ -53,6 +53,7 @@ class StorageCount(TorchDispatchMode):
         super().__init__()
         self.now: int = 0
         self.peak: int = 0
+        self.backward = False
         self._given = [tensor.untyped_storage() for tensor in given]
         self._known = {id(storage) for storage in self._given}
 
@@ -60,6 +61,9 @@ class StorageCount(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run an operator and count what it leaves behind."""
+        # Autograd adds up gradients in place, but not while a mode like this one looks on.
+        if self.backward and func is torch.ops.aten.add.Tensor and args[0].is_contiguous():
+            func = torch.ops.aten.add_.Tensor
         result = func(*args, **(kwargs or {}))
         for tensor in tensors_of(result):
             self._count(tensor.untyped_storage())
@@ -110,6 +114,7 @@ def memory_estimate(
         with count:
             if training:
                 loss, _ = network.training_loss(Lesson(images, labels, images))
+                count.backward = True
                 loss.sum().backward()
             else:
                 with torch.no_grad():

@@ -1,10 +1,11 @@
-"""Every capsule system, shrunken, learns 32 images by heart with the loss of its paper."""
+"""Every network, shrunken, learns 32 images by heart with the loss of its paper."""
 
 import pytest
 import torch
 
 import clustercaps as cc
 from clustercaps.models import ImageClassifier, Lesson
+from clustercaps.models.registry import get_preset
 
 CAPSNET = {"width": 16, "types": 4, "dim": 8, "img_size": 19, "in_chans": 1, "num_classes": 10}
 KDE = {"widths": [16, 16], "types": 4, "dim": 8, "img_size": 32}
@@ -13,6 +14,13 @@ MATRIX = {"num_classes": 5, "in_chans": 1, "img_size": 17, "width": 16}
 
 # Name -> settings, learning rate of Adam, steps.
 NETWORKS: dict[str, tuple[dict[str, object], float, int]] = {
+    "m1": ({"dim": 4, "img_size": 12}, 1e-2, 30),
+    "s1": ({"dim": 6, "img_size": 12}, 1e-2, 30),
+    "baseline_cnn": ({"img_size": 8}, 1e-3, 20),
+    "viewpoint_cnn": ({"img_size": 8}, 1e-3, 40),
+    "affine_capsules": ({"img_size": 12}, 1e-2, 60),
+    "affine_cnn": ({"img_size": 12}, 3e-3, 60),
+    "class_capsules": ({}, 1e-2, 40),
     "capsnet": (CAPSNET, 3e-3, 60),
     "maxmin_capsnet": ({**CAPSNET, "vote_std": 0.05}, 3e-3, 40),
     "hitnet": ({"width": 16, "dim": 8, "img_size": 19}, 3e-3, 80),
@@ -64,6 +72,11 @@ NETWORKS: dict[str, tuple[dict[str, object], float, int]] = {
     "self_routing_1": ({"width": 8, "blocks": 1, "types": 8, "dim": 4, "img_size": 12}, 1e-2, 25),
     "self_routing_2": ({"width": 8, "blocks": 1, "types": 8, "dim": 4, "img_size": 12}, 1e-2, 30),
 }
+
+
+def test_every_kind_of_network_is_here() -> None:
+    kinds = {get_preset(name).network for name in NETWORKS}
+    assert {get_preset(name).network for name in cc.list_models()} == kinds
 
 
 @pytest.mark.parametrize("name", NETWORKS)

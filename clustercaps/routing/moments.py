@@ -10,7 +10,8 @@ Left to autograd, each keeps one to three tensors as large as the votes in every
 only the arguments are kept, and gradients are in closed form. With the gradient g of the result,
 the last two are derivatives of one expression, F = sum_id a_i b_d (V_id - m_d)^2, where a is w or g
 and b is g or p; from F follow the gradients of the other of the two, of V and of m. A few images
-are worked on at a time, so that what is needed in between stays in the cache.
+are worked on at a time, in memory that all of them share: asking the system for fresh memory takes
+longer than the arithmetic.
 """
 
 from collections.abc import Iterator
@@ -60,15 +61,15 @@ class WeightedSum(torch.autograd.Function):
     def forward(ctx: Any, weights: Tensor, votes: Tensor) -> Tensor:
         """Sums over the children."""
         ctx.save_for_backward(weights, votes)
-        return torch.cat([(w.unsqueeze(3) * v).sum(1) for w, v in _chunks(votes, weights, votes)])
+        return _sum_products(votes, weights.unsqueeze(3), over=1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         """Of w_i: sum_d g_d V_id; of V_id: w_i g_d."""
         weights, votes = ctx.saved_tensors
-        of_weights = [(g.unsqueeze(1) * v).sum(3) for g, v in _chunks(votes, gradient, votes)]
-        return torch.cat(of_weights), weights.unsqueeze(3) * gradient.unsqueeze(1)
+        of_weights = _sum_products(votes, gradient.unsqueeze(1), over=3)
+        return of_weights, weights.unsqueeze(3) * gradient.unsqueeze(1)
 
 
 class WeightedSquares(torch.autograd.Function):
@@ -108,11 +109,17 @@ class WeightedDistance(torch.autograd.Function):
         return of_votes, of_mean, of_precision
 
 
+def _sum_products(votes: Tensor, factor: Tensor, over: int) -> Tensor:
+    """The sum of factor * votes over an axis."""
+    chunks = _chunks(votes, votes, factor)
+    return torch.cat([torch.mul(v, f, out=room).sum(over) for room, v, f in chunks])
+
+
 def _sum_squares(votes: Tensor, mean: Tensor, factor: Tensor, over: int) -> Tensor:
     """The sum of factor * (votes - mean)^2 over an axis."""
     sums = []
-    for v, m, f in _chunks(votes, votes, mean, factor):
-        off = v - m.unsqueeze(1)
+    for off, v, m, f in _chunks(votes, votes, mean, factor):
+        torch.sub(v, m.unsqueeze(1), out=off)
         sums.append(off.square_().mul_(f).sum(over))
     return torch.cat(sums)
 
@@ -131,20 +138,20 @@ def _differentiate(
     """
     of_votes = torch.empty_like(votes)
     of_other, of_mean = [], []
-    for v, m, g, o, out in _chunks(votes, votes, mean, given, other, of_votes):
-        off = v - m.unsqueeze(1)
-        pulled = off * g
-        torch.mul(pulled, 2 * o, out=out)
-        of_mean.append(-out.sum(1))
-        of_other.append(pulled.mul_(off).sum(over))
+    for off, v, m, g, o, out in _chunks(votes, votes, mean, given, other, of_votes):
+        torch.sub(v, m.unsqueeze(1), out=off)
+        pulled = torch.mul(off, g, out=out)
+        of_other.append(off.mul_(pulled).sum(over))
+        of_mean.append(-pulled.mul_(2 * o).sum(1))
     return torch.cat(of_other), of_votes, torch.cat(of_mean)
 
 
 def _chunks(votes: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Some images of every tensor at a time."""
-    bytes_of_one = votes[:1].numel() * votes.element_size()
-    size = max(1, CHUNK // max(1, bytes_of_one))
-    return zip(*(tensor.split(size) for tensor in tensors), strict=True)
+    """Room for the votes of some images, and these images of every tensor."""
+    size = max(1, CHUNK // max(1, votes[:1].numel() * votes.element_size()))
+    room = torch.empty_like(votes[:size])
+    for parts in zip(*(tensor.split(size) for tensor in tensors), strict=True):
+        yield room[: len(parts[0])], *parts
 
 
 def _plain() -> bool:

@@ -1,5 +1,6 @@
 """What the paper says, and what our numbers say about it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,15 +33,25 @@ class Finding:
         return "is not seen"
 
 
-def below(ours: Spread, others: Spread) -> bool | None:
+def below(ours: Spread, others: Spread, *, chance: float = 0.0) -> bool | None:
     """Whether a number is below another by more than their deviations over seeds; None: neither.
 
     Without deviations, that of a single seed, the means alone decide.
+
+    Args:
+        ours: The number that should be lower.
+        others: What it is compared with.
+        chance: How far apart they may be for reasons other than the seed.
     """
     gap = others.mean - ours.mean
-    if abs(gap) <= (ours.sd or 0.0) + (others.sd or 0.0):
+    if abs(gap) <= (ours.sd or 0.0) + (others.sd or 0.0) + chance:
         return None
     return gap > 0
+
+
+def sampling_sd(percent: float, images: int) -> float:
+    """Standard deviation of a percentage that was counted on so many images."""
+    return math.sqrt(percent * (100 - percent) / images)
 
 
 def judge(claim: str, answers: Sequence[bool | None], evidence: Sequence[str]) -> Finding | None:

@@ -34,8 +34,8 @@ sbatch --array=1-$(wc -l < jobs.txt) --wrap 'sh -c "$(sed -n ${{SLURM_ARRAY_TASK
 """
 RULE = """\
 A comparison counts if the difference is larger than the deviations over seeds together, where
-there are several; "in part" means that some comparisons agree. A quick result is about a smaller
-task than the paper's.
+there are several, and at viewpoints larger than what so few test images leave to chance; "in part"
+means that some comparisons agree. A quick result is about a smaller task than the paper's.
 """
 # Best first. Smoke results say nothing about the method.
 SHOWN = ("full", "quick")

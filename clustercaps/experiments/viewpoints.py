@@ -24,7 +24,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
-from clustercaps.experiments.findings import Finding, below, judge
+from clustercaps.experiments.findings import Finding, below, judge, sampling_sd
 from clustercaps.experiments.markdown import markdown_table
 from clustercaps.experiments.matching import at_level, comparisons, points
 from clustercaps.experiments.plots import COLUMN, SMALL, add_legend
@@ -245,7 +245,10 @@ def draw(ax: "Axes", rows: Sequence[Row], views: str) -> None:
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:
-    """Whether M2 is better at novel viewpoints than those that it is matched with."""
+    """Whether M2 is better at novel viewpoints than those that it is matched with.
+
+    By more than the standard deviations, of the seeds and of so many test images together.
+    """
     answers, evidence = [], []
     for (data, views), panel in panels(rows).items():
         for level, compared in comparisons(panel, target(views)):
@@ -254,10 +257,16 @@ def finding(rows: Sequence[Row]) -> Finding | None:
                 for model, runs in models(compared).items()
             }
             if "m2" in novel:
-                others = [spread for model, spread in novel.items() if model != "m2"]
-                answers += [below(other, novel["m2"]) for other in others]
+                images = min(run["novel_images"] for run in compared)
+                chance = {m: sampling_sd(spread.mean, images) for m, spread in novel.items()}
+                answers += [
+                    below(novel[m], novel["m2"], chance=chance[m] + chance["m2"])
+                    for m in novel
+                    if m != "m2"
+                ]
                 shown = ", ".join(f"{SHOWN[m]} {spread.mean:.2f}" for m, spread in novel.items())
-                evidence.append(f"{views}, {NAMES[data]}, matched at {level:.2f}: {shown} %")
+                where = f"{views}, {NAMES[data]}, matched at {level:.2f}"
+                evidence.append(f"{where}: {shown} % of {images:,} images")
     claim = "where networks do equally well on familiar viewpoints, M2 does best on novel ones."
     return judge(claim, answers, evidence)
 

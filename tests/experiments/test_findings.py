@@ -1,7 +1,7 @@
 import pytest
 
 from clustercaps.experiments import affine, get_experiment, routing_weights
-from clustercaps.experiments.findings import Finding, below
+from clustercaps.experiments.findings import Finding, below, sampling_sd
 from clustercaps.experiments.trainings import Spread
 
 
@@ -18,6 +18,14 @@ from clustercaps.experiments.trainings import Spread
 )
 def test_below(ours: tuple[float, ...], others: tuple[float, ...], expected: bool | None) -> None:
     assert below(Spread(ours), Spread(others)) is expected
+
+
+def test_a_difference_within_chance_is_none() -> None:
+    # Half of 100 images: a deviation of 5 in 100.
+    chance = sampling_sd(50.0, 100)
+    assert chance == 5
+    assert below(Spread((50.0,)), Spread((54.0,)), chance=chance) is None
+    assert below(Spread((50.0,)), Spread((56.0,)), chance=chance) is True
 
 
 @pytest.mark.parametrize(
@@ -76,9 +84,10 @@ def test_errors_decide(
 
 
 def test_viewpoints_compare_where_networks_are_matched() -> None:
-    def run(model: str, novel: str) -> dict[str, object]:
+    def run(model: str, novel: str, images: int = 10_000) -> dict[str, object]:
         curve = {"familiar_curve": "50 80", "novel_curve": novel, "familiar_best": 80.0}
-        return {"model": model, "data": "smallnorb", "views": "azimuth", "seed": 0, **curve}
+        run = {"model": model, "data": "smallnorb", "views": "azimuth", "seed": 0, **curve}
+        return {**run, "novel_images": images}
 
     judge = get_experiment("viewpoints").finding
     better = judge([run("m2", "40 70"), run("viewpoint_cnn", "45 60")])
@@ -86,7 +95,10 @@ def test_viewpoints_compare_where_networks_are_matched() -> None:
     assert verdict_of(better) == "holds"
     assert verdict_of(worse) == "does not hold"
     assert better is not None
-    assert "matched at 80.00: M2 70.00, CNN 60.00 %" in better.evidence
+    assert "matched at 80.00: M2 70.00, CNN 60.00 % of 10,000 images" in better.evidence
+    # Of so few images, ten in a hundred more may be chance.
+    few = judge([run("m2", "40 70", 50), run("viewpoint_cnn", "45 60", 50)])
+    assert verdict_of(few) == "is not seen"
     assert judge([run("m2", "40 70")]) is None
 
 

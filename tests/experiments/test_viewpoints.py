@@ -64,7 +64,8 @@ def test_every_number_of_the_section_is_in_the_results(budget: str, tmp_path: Pa
             row = {key: cell.settings[key] for key in keys}
             row |= run(row["model"], *texts, seed)
             row |= {"cell": cell.id, "seed": seed, "train_seconds": 12.3, "weights": "current"}
-            row |= {"train_images": 8100, "test_images": 300, "parameters": 12345}
+            row |= {"train_images": 8100, "test_images": 300, "novel_images": 300}
+            row |= {"parameters": 12345}
             row |= {"images_seen": 49152, "tested": "often", **dict.fromkeys(CONDITIONS, "some")}
             row |= {"settings_hash": cell.hash, "settings": json.dumps(cell.settings)}
             store.add(row)

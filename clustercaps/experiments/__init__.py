@@ -26,7 +26,7 @@ EXPERIMENTS = {
 }
 BUDGETS = {
     "smoke": "seconds: does it work at all?",
-    "quick": "some minutes on two cores: real data, but fewer images, epochs and networks",
+    "quick": "some minutes on two cores: fewer images, epochs and networks",
     "full": "the paper's protocol to the letter",
 }
 

@@ -106,10 +106,8 @@ def test_loss_by_hand() -> None:
     drawn = model.reconstruct(model.forward_features(images), labels)
     for each in range(3):
         margin = sum(
-            max(0.0, 0.9 - float(score)) ** 2
-            if k == labels[each]
-            else 0.5 * max(0.0, float(score) - 0.1) ** 2
-            for k, score in enumerate(scores[each])
+            max(0.0, 0.9 - score) ** 2 if k == labels[each] else 0.5 * max(0.0, score - 0.1) ** 2
+            for k, score in enumerate(scores[each].tolist())
         )
         error = (drawn[each] - images[each]).square().mean()
         torch.testing.assert_close(loss[each], margin + 0.3 * error)

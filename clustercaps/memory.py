@@ -61,13 +61,14 @@ class StorageCount(TorchDispatchMode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run an operator and count what it leaves behind."""
-        # Autograd adds up gradients in place, but not while a mode like this one looks on.
-        if self.backward and func is torch.ops.aten.add.Tensor and args[0].is_contiguous():
-            func = torch.ops.aten.add_.Tensor
         result = func(*args, **(kwargs or {}))
         for tensor in tensors_of(result):
             self._count(tensor.untyped_storage())
-        self.peak = max(self.peak, self.now + taken_inside(func, args, result))
+        # Autograd adds up gradients in place where the first is dense, though not while a mode like
+        # this one looks on: in the moment of such a sum there is one tensor too many.
+        summed = self.backward and func is torch.ops.aten.add.Tensor and args[0].is_contiguous()
+        if not summed:
+            self.peak = max(self.peak, self.now + taken_inside(func, args, result))
         return result
 
     def _count(self, storage: torch.UntypedStorage) -> None:

@@ -1,9 +1,11 @@
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import clustercaps as cc
 from clustercaps.bench.cases import Case
 from clustercaps.bench.memory import can_measure, peak_extra_mb
+from clustercaps.memory import StorageCount
 
 
 @pytest.mark.skipif(not can_measure(), reason="the system does not tell peak memory")
@@ -32,6 +34,18 @@ def test_estimate_by_hand() -> None:
     maps, halved, weights = 96 * 64 * 4, 96 * 16 * 4, 96 * 96 * 3 * 3 * 4
     assert small == 10 * (2 * maps + halved) + weights
     assert large == 20 * (2 * maps + halved) + weights
+
+
+def test_sums_of_gradients_need_no_third_tensor() -> None:
+    with FakeTensorMode(), StorageCount([]) as count:
+        first, second = torch.empty(1000), torch.empty(1000)
+        count.backward = True
+        total = first + second
+        del first
+        # What is kept of it counts from the next operator on.
+        kept = second * 2
+    assert count.peak == 3 * 4000
+    assert total.shape == kept.shape
 
 
 def test_estimate_changes_nothing_and_needs_no_data() -> None:

@@ -1,4 +1,4 @@
-"""Whether somebody looks over our shoulder who understands plain operators only."""
+"""Whether code is being exported, traced or transformed, and must use plain operators only."""
 
 import torch
 

@@ -29,6 +29,8 @@ Votes = Float[Tensor, "batch children parents dim *positions"]
 PerPair = Float[Tensor, "batch children parents *positions"]
 PerParent = Float[Tensor, "batch parents dim *positions"]
 
+# Axes of the votes.
+CHILDREN, DIMS = 1, 3
 # Votes worked on at a time, in bytes.
 CHUNK = 4 * 2**20
 
@@ -37,21 +39,21 @@ def weighted_sum(weights: PerPair, votes: Votes) -> PerParent:
     """sum_i w_i V_i for every parent."""
     if _plain():
         return (weights.unsqueeze(3) * votes).sum(1)
-    return WeightedSum.apply(weights, votes)  # type: ignore[no-any-return]
+    return WeightedSum.apply(weights, votes)
 
 
 def weighted_squares(weights: PerPair, votes: Votes, mean: PerParent) -> PerParent:
     """sum_i w_i (V_i - m)^2 for every parent."""
     if _plain():
         return (weights.unsqueeze(3) * (votes - mean.unsqueeze(1)).square()).sum(1)
-    return WeightedSquares.apply(weights, votes, mean)  # type: ignore[no-any-return]
+    return WeightedSquares.apply(weights, votes, mean, CHILDREN)
 
 
 def weighted_distance(votes: Votes, mean: PerParent, precision: PerParent) -> PerPair:
     """sum_d p_d (V_id - m_d)^2 for every child and parent."""
     if _plain():
         return (precision.unsqueeze(1) * (votes - mean.unsqueeze(1)).square()).sum(3)
-    return WeightedDistance.apply(votes, mean, precision)  # type: ignore[no-any-return]
+    return WeightedSquares.apply(precision, votes, mean, DIMS)
 
 
 class WeightedSum(torch.autograd.Function):
@@ -73,40 +75,23 @@ class WeightedSum(torch.autograd.Function):
 
 
 class WeightedSquares(torch.autograd.Function):
-    """`weighted_squares` with its gradient."""
+    """`weighted_squares`, a sum over children, and `weighted_distance`, a sum over dims."""
 
     @staticmethod
-    def forward(ctx: Any, weights: Tensor, votes: Tensor, mean: Tensor) -> Tensor:
-        """Sums over the children."""
-        ctx.save_for_backward(weights, votes, mean)
-        return _sum_squares(votes, mean, weights.unsqueeze(3), over=1)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """F with a = w, b = g."""
-        weights, votes, mean = ctx.saved_tensors
-        return _differentiate(votes, mean, gradient.unsqueeze(1), weights.unsqueeze(3), over=3)
-
-
-class WeightedDistance(torch.autograd.Function):
-    """`weighted_distance` with its gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, votes: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
-        """Sums over the numbers of a vote."""
-        ctx.save_for_backward(votes, mean, precision)
-        return _sum_squares(votes, mean, precision.unsqueeze(1), over=3)
+    def forward(ctx: Any, factor: Tensor, votes: Tensor, mean: Tensor, over: int) -> Tensor:
+        """The sum of factor (V - m)^2 over an axis; the factor lacks the other of the two axes."""
+        ctx.save_for_backward(factor, votes, mean)
+        ctx.over = over
+        return _sum_squares(votes, mean, factor.unsqueeze(CHILDREN + DIMS - over), over)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """F with a = g, b = p."""
-        votes, mean, precision = ctx.saved_tensors
-        of_precision, of_votes, of_mean = _differentiate(
-            votes, mean, gradient.unsqueeze(3), precision.unsqueeze(1), over=1
-        )
-        return of_votes, of_mean, of_precision
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        """F with the factor and the gradient for a and b."""
+        factor, votes, mean = ctx.saved_tensors
+        other = CHILDREN + DIMS - ctx.over
+        given = gradient.unsqueeze(ctx.over)
+        return *_differentiate(votes, mean, given, factor.unsqueeze(other), other), None
 
 
 def _sum_products(votes: Tensor, factor: Tensor, over: int) -> Tensor:

@@ -41,7 +41,7 @@ class FullyConnectedDecoder(nn.Module):
 
     def forward(self, capsules: Float[Tensor, "batch features"]) -> ImageBatch:
         """A flat vector to an image in [0, 1]."""
-        return self.layers(capsules)  # type: ignore[no-any-return]
+        return self.layers(capsules)
 
 
 class DenseDecoder(nn.Module):
@@ -73,7 +73,7 @@ class DenseDecoder(nn.Module):
         """A flat vector to an image in [0, 1]."""
         first = self.first(capsules).relu()
         second = self.second(first).relu()
-        return self.layers(torch.cat([first, second], 1))  # type: ignore[no-any-return]
+        return self.layers(torch.cat([first, second], 1))
 
 
 class UpsamplingDecoder(nn.Module):
@@ -99,7 +99,7 @@ class UpsamplingDecoder(nn.Module):
 
     def forward(self, maps: Float[Tensor, "batch map_chans map_height map_width"]) -> ImageBatch:
         """Maps to an image in [0, 1]."""
-        return self.layers(maps)  # type: ignore[no-any-return]
+        return self.layers(maps)
 
 
 class ConvolutionalDecoder(nn.Module):
@@ -132,4 +132,4 @@ class ConvolutionalDecoder(nn.Module):
     def forward(self, capsules: Float[Tensor, "batch features"]) -> ImageBatch:
         """A flat vector to an image in [0, 1]."""
         height, width = self.img_size
-        return self.layers(capsules)[:, :, :height, :width]  # type: ignore[no-any-return]
+        return self.layers(capsules)[:, :, :height, :width]

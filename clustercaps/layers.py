@@ -194,7 +194,7 @@ class ClusterCapsules2d(nn.Module):
     ) -> Float[Tensor, "batch clusters votes channels dim height width"]:
         """The votes themselves, which the fused kernels never store."""
         votes = self.vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
-        return votes.unflatten(  # type: ignore[no-any-return]
+        return votes.unflatten(
             1, (self.in_channels * self.clusters, self.votes, self.out_channels, self.out_dim)
         )
 

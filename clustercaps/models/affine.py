@@ -42,7 +42,7 @@ class DrawingClassifier(LinearClassifier):
 
     def reconstruct(self, features: Tensor) -> ImageBatch:
         """Draw the images from the last maps [B, ..., H/2, W/2], as they are or transformed."""
-        return self.decoder(features.flatten(1, -3))  # type: ignore[no-any-return]
+        return self.decoder(features.flatten(1, -3))
 
     def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
         """Cross-entropy, and the squared error of the drawn image."""
@@ -98,7 +98,7 @@ class AffineCapsuleNet(DrawingClassifier):
     def forward_features(self, images: ImageBatch) -> Capsules:
         """Images to the last layer's capsules [B, C, D, H/2, W/2]."""
         self.check_images(images)
-        return self.capsules(images)  # type: ignore[no-any-return]
+        return self.capsules(images)
 
 
 class AffineCNN(DrawingClassifier):

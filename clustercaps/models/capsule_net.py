@@ -78,4 +78,4 @@ class CapsuleNet(LinearClassifier):
         self.check_images(images)
         if self.stem is not None:
             images = self.stem(images)
-        return self.capsules(images, trace=trace)  # type: ignore[no-any-return]
+        return self.capsules(images, trace=trace)

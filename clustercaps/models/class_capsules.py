@@ -83,7 +83,7 @@ class ClassCapsuleNet(ImageClassifier):
         if trace:
             capsules, traces = self.capsules(images, trace=True)
             return capsules.flatten(2), traces
-        return self.capsules(images).flatten(2)  # type: ignore[no-any-return]
+        return self.capsules(images).flatten(2)
 
     def forward_head(
         self, features: Float[Tensor, "batch classes dim"], pre_logits: bool = False
@@ -107,7 +107,7 @@ class ClassCapsuleNet(ImageClassifier):
             if self.training:
                 raise ValueError("in training mode, capsules are masked by label: give labels")
             labels = self.forward_head(features).argmax(1)
-        return self.decoder(mask_capsules(features, labels))  # type: ignore[no-any-return]
+        return self.decoder(mask_capsules(features, labels))
 
     def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
         """Cross-entropy, and the squared error of the image drawn from the true class."""

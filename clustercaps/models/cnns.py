@@ -46,7 +46,7 @@ class BaselineCNN(LinearClassifier):
     ) -> Float[Tensor, "batch filters map_height map_width"]:
         """Images to the last layer's maps."""
         self.check_images(images)
-        return self.layers(images)  # type: ignore[no-any-return]
+        return self.layers(images)
 
 
 class ViewpointCNN(LinearClassifier):
@@ -93,4 +93,4 @@ class ViewpointCNN(LinearClassifier):
     def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch 1024"]:
         """Images to the hidden units."""
         self.check_images(images)
-        return self.layers(images)  # type: ignore[no-any-return]
+        return self.layers(images)

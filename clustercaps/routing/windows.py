@@ -85,7 +85,7 @@ class Windows(nn.Module):
         inner = maps.shape[1:-2]
         windows = F.unfold(maps.flatten(1, -3), self.kernel_size, stride=self.stride)
         windows = windows.unflatten(2, self.out_size).unflatten(1, (*inner, self.places))
-        return windows.movedim(len(inner) + 1, 2).flatten(1, 2)  # type: ignore[no-any-return]
+        return windows.movedim(len(inner) + 1, 2).flatten(1, 2)
 
     def forward(
         self, logits: Float[Tensor, "batch children parents out_height out_width"]

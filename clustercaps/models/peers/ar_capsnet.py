@@ -91,9 +91,7 @@ class AttentionCapsules2d(nn.Module):
         if self.same:
             maps = pad_same(maps, self.vote.kernel_size[0], self.vote.stride[0])
         routed = self.routing(self.vote(maps).unflatten(1, self.sizes))
-        return self.activation(  # type: ignore[no-any-return]
-            routed.capsules, children if residual else None
-        )
+        return self.activation(routed.capsules, children if residual else None)
 
 
 class ARCapsNet(LengthClassifier):
@@ -168,7 +166,7 @@ class ARCapsNet(LengthClassifier):
         capsules: Tensor = self.primary_activation(maps.unflatten(1, (types, dim)))
         for number, layer in enumerate(self.capsules):
             capsules = layer(capsules, residual=number > 0)
-        return self.classes(capsules).flatten(2)  # type: ignore[no-any-return]
+        return self.classes(capsules).flatten(2)
 
     def forward_head(self, features: ClassCapsules, pre_logits: bool = False) -> Tensor:
         """Class capsules to their scores; with `pre_logits`, to the flat vector of all."""

@@ -60,7 +60,7 @@ class LengthClassifier(ImageClassifier):
             raise ValueError("this network was built without a decoder; build it with decoder=True")
         if labels is None:
             labels = self.forward_head(features).argmax(1)
-        return self.decoder(mask_capsules(features, labels))  # type: ignore[no-any-return]
+        return self.decoder(mask_capsules(features, labels))
 
     def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
         """Margin loss, and the squared error of the image drawn from the true class."""
@@ -148,7 +148,7 @@ class CapsNet(LengthClassifier):
         """Images to class capsules with the coupling of every primary capsule to them."""
         self.check_images(images)
         children = self.primary(self.conv(images).relu())
-        return self.routing(self.votes(children))  # type: ignore[no-any-return]
+        return self.routing(self.votes(children))
 
 
 PRESETS = {

@@ -60,7 +60,7 @@ class DenseBlock(nn.Module):
         """Maps to themselves and `layers` x `growth` more channels."""
         for layer in self.layers:
             maps = torch.cat([maps, layer(maps)], 1)
-        return self.norm(maps)  # type: ignore[no-any-return]
+        return self.norm(maps)
 
 
 class DCNet(LengthClassifier):
@@ -114,7 +114,7 @@ class DCNet(LengthClassifier):
     def route(self, images: ImageBatch) -> Routed:
         """Images to class capsules with the coupling of every primary capsule to them."""
         self.check_images(images)
-        return self.routing(self.votes(self.primary(self.block(images))))  # type: ignore[no-any-return]
+        return self.routing(self.votes(self.primary(self.block(images))))
 
 
 PRESETS = {

@@ -130,7 +130,7 @@ class EfficientCapsNet(LengthClassifier):
         channels = self.primary(self.layers(images)).flatten(1)
         count = channels.shape[1] // self.primary_dim
         children = squash_exponential(channels.unflatten(1, (count, self.primary_dim)))
-        return self.routing(self.votes(children))  # type: ignore[no-any-return]
+        return self.routing(self.votes(children))
 
 
 def he_conv(

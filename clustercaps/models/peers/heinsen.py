@@ -51,7 +51,7 @@ class HeinsenCapsules(nn.Module):
         else:
             votes = torch.einsum("bicd,ijdh->bjich", poses, self.weight)
         votes = votes.contiguous() + self.bias.transpose(0, 1)
-        return self.routing(votes.flatten(3).transpose(1, 2), scores)  # type: ignore[no-any-return]
+        return self.routing(votes.flatten(3).transpose(1, 2), scores)
 
 
 class HeinsenNet(ImageClassifier):

@@ -72,7 +72,7 @@ class HitNet(LengthClassifier):
     def forward_features(self, images: ImageBatch) -> ClassCapsules:
         """Images to one capsule per class, in [0, 1]^dim."""
         self.check_images(images)
-        return self.hit_or_miss(self.convs(images).flatten(1))  # type: ignore[no-any-return]
+        return self.hit_or_miss(self.convs(images).flatten(1))
 
     def forward_head(self, features: ClassCapsules, pre_logits: bool = False) -> Tensor:
         """Class capsules to minus their distances from the centre: the nearest scores highest."""

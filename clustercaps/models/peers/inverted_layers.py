@@ -107,7 +107,7 @@ class InvertedCapsules2d(nn.Module):
         total = F.conv2d(rows, kernel / self.types, stride=self.stride)
         # Sizes written out: a batch of 0 leaves nothing to infer them from.
         total = total.unflatten(0, (batch, self.rows)).unflatten(2, (self.types, -1))
-        return total.transpose(1, 2).flatten(2, 3)  # type: ignore[no-any-return]
+        return total.transpose(1, 2).flatten(2, 3)
 
     def attend(self, children: Children, query: Parents) -> Parents:
         """Sum of the votes, weighted by how well they fit `query`, place by place of the window."""

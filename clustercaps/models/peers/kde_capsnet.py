@@ -146,7 +146,7 @@ class KDECapsNet(LengthClassifier):
         poses, activations, _ = self.window_routing(self.window_votes(poses), seen)
         # Types first, then rows and columns, with the numbers of a capsule last.
         children = poses.permute(0, 1, 3, 4, 2).flatten(1, 3)
-        return self.routing(self.votes(children), activations.flatten(1))  # type: ignore[no-any-return]
+        return self.routing(self.votes(children), activations.flatten(1))
 
 
 PRESETS = {

@@ -136,7 +136,7 @@ class MSCapsNet(LengthClassifier):
         scales = self.scales(self.conv(images).relu())
         votes = torch.cat([vote(s) for vote, s in zip(self.votes, scales, strict=True)], 1)
         votes = drop_capsules(votes, self.drop, self.training)
-        return self.routing(votes)  # type: ignore[no-any-return]
+        return self.routing(votes)
 
 
 def drop_capsules(

@@ -46,7 +46,7 @@ class BasicBlock(nn.Module):
             kept = maps[:, :, :: self.stride, :: self.stride]
             before = self.missing // 2
             kept = F.pad(kept, (0, 0, 0, 0, before, self.missing - before))
-        return (changed + kept).relu()  # type: ignore[no-any-return]
+        return (changed + kept).relu()
 
 
 class ResNetFront(nn.Module):
@@ -86,4 +86,4 @@ class ResNetFront(nn.Module):
         self, images: Float[Tensor, "batch in_chans img_height img_width"]
     ) -> Float[Tensor, "batch chans height width"]:
         """Images to maps."""
-        return self.blocks(self.norm(self.conv(images)).relu())  # type: ignore[no-any-return]
+        return self.blocks(self.norm(self.conv(images)).relu())

@@ -71,7 +71,7 @@ class SelfRoutingCapsules2d(nn.Module):
         size = [(side - 1) // self.stride + 1 for side in (height, width)]
         columns = F.unfold(maps.flatten(1, 2), 3, padding=1, stride=self.stride)
         children = columns.unflatten(1, (types, dim, 9)).transpose(2, 3).flatten(1, 2)
-        return children.unflatten(3, size)  # type: ignore[no-any-return]
+        return children.unflatten(3, size)
 
 
 class SelfRoutingClasses(nn.Module):

@@ -8,6 +8,7 @@ Decisions where the paper is silent (docs/data.md gives the reasons):
 * Padding is black, also after jitter; for stereo pairs it is the mean of the image.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -86,7 +87,7 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Augment:
-    """Random preparation for training: jitter, pad, shift, crop, flip; each image its own draw.
+    """Random preparation for training: jitter, pad, shift, crop, flip, erase; by image.
 
     Args:
         prepare: scaling before the random part, normalisation after it; its `size` is the crop.
@@ -95,6 +96,8 @@ class Augment:
         padding: pixels added on each side before shift and crop.
         shift: largest shift, as a part of the padded size.
         flip: probability of a mirror image.
+        erase: probability that a rectangle is replaced by noise (Zhong et al. 2020), a fiftieth to
+            a third of the image, one to three times as long as wide or the reverse.
     """
 
     prepare: Prepare
@@ -102,6 +105,7 @@ class Augment:
     padding: int = 0
     shift: float = 0.0
     flip: float = 0.0
+    erase: float = 0.0
 
     def __call__(
         self, pixels: UInt8[Tensor, "images channels height width"], generator: torch.Generator
@@ -112,7 +116,9 @@ class Augment:
             pixels: on any device.
             generator: on the CPU for draws that do not depend on the device.
         """
-        return self.apply(pixels, self.numbers(len(pixels), generator))
+        numbers = self.numbers(len(pixels), generator)
+        boxes = self.boxes(len(pixels), generator) if self.erase else None
+        return self.apply(pixels, numbers, boxes)
 
     @staticmethod
     def numbers(count: int, generator: torch.Generator) -> Float64[Tensor, "images 7"]:
@@ -121,10 +127,18 @@ class Augment:
             count, 7, dtype=torch.float64, generator=generator, device=generator.device
         )
 
+    @staticmethod
+    def boxes(count: int, generator: torch.Generator) -> Float64[Tensor, "images 6"]:
+        """Six more for each image, which decide whether and what is erased, and by what noise."""
+        return torch.rand(
+            count, 6, dtype=torch.float64, generator=generator, device=generator.device
+        )
+
     def apply(
         self,
         pixels: UInt8[Tensor, "images channels height width"],
         numbers: Float64[Tensor, "images 7"],
+        boxes: Float64[Tensor, "images 6"] | None = None,
     ) -> Float32[Tensor, "images channels out_height out_width"]:
         """Augment a batch with given random numbers, such as a process's share of a batch's."""
         images = self.prepare.scale(pixels)
@@ -145,7 +159,8 @@ class Augment:
         if self.flip:
             mirrored = draw.mirrored.to(device).view(-1, 1, 1, 1)
             images = torch.where(mirrored, images.flip(-1), images)
-        return self.prepare.normalise(images)
+        images = self.prepare.normalise(images)
+        return images if boxes is None else erased(images, boxes, self.erase)
 
     def draw(self, numbers: Float64[Tensor, "images 7"], height: int, width: int) -> "Draw":
         """Turn random numbers into the parameters of each image.
@@ -204,6 +219,35 @@ class Draw:
     top: Tensor
     left: Tensor
     mirrored: Tensor
+
+
+def erased(
+    images: Float32[Tensor, "images channels height width"],
+    boxes: Float64[Tensor, "images 6"],
+    probability: float,
+) -> Float32[Tensor, "images channels height width"]:
+    """Replace a rectangle of some images by noise of mean 0 and standard deviation 1.
+
+    Args:
+        images: normalised.
+        boxes: random numbers of 0 to 1: whether, area, aspect, row, column, seed of the noise.
+        probability: of erasing.
+    """
+    height, width = images.shape[2:]
+    area = (0.02 + boxes[:, 1] * (1 / 3 - 0.02)) * height * width
+    aspect = torch.exp((2 * boxes[:, 2] - 1) * math.log(3))
+    tall = (area * aspect).sqrt().round().clamp(1, height)
+    broad = (area / aspect).sqrt().round().clamp(1, width)
+    top = (boxes[:, 3] * (height - tall + 1)).floor()
+    left = (boxes[:, 4] * (width - broad + 1)).floor()
+    rows, columns = torch.arange(height), torch.arange(width)
+    in_rows = (rows >= top[:, None]) & (rows < (top + tall)[:, None])
+    in_columns = (columns >= left[:, None]) & (columns < (left + broad)[:, None])
+    chosen = (boxes[:, 0] < probability)[:, None, None] & in_rows[:, :, None] & in_columns[:, None]
+    noise = torch.empty(images.shape, dtype=torch.float32)
+    for image, seed in zip(noise, (boxes[:, 5] * 2**53).long().tolist(), strict=True):
+        image.normal_(generator=torch.Generator().manual_seed(seed))
+    return torch.where(chosen[:, None].to(images.device), noise.to(images.device), images)
 
 
 def halved(images: Tensor) -> Tensor:

@@ -95,7 +95,12 @@ class Experiment:
     notes: str
     finding: Callable[[Sequence[Row]], "Finding | None"] = lambda _: None
     seeds: Mapping[str, tuple[int, ...]] = field(
-        default_factory=lambda: {"smoke": (0,), "quick": (0, 1, 2), "full": (0, 1, 2)}
+        default_factory=lambda: {
+            "smoke": (0,),
+            "quick": (0, 1, 2),
+            "night": (0, 1, 2),
+            "full": (0, 1, 2),
+        }
     )
 
     def wanted(self, budget: str) -> set[tuple[str, int]]:

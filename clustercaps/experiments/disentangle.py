@@ -256,7 +256,7 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     finding=finding,
-    seeds={"smoke": (0,), "quick": (0,), "full": (0, 1, 2)},
+    seeds={"smoke": (0,), "quick": (0,), "night": (0,), "full": (0, 1, 2)},
     notes="""\
 The paper shows drawings and calls them disentangled; here it is measured. An effect is the change
 of a property of the drawing (stroke thickness, slant, width, height, area) from one end of a

@@ -10,6 +10,7 @@ MEANING = {
     "smoke": " These numbers only show that the code runs.",
     "quick": " This is a smaller task than the paper's: compare our numbers with each other, not "
     "with the paper's.",
+    "night": "",
     "full": "",
 }
 

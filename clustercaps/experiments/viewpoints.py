@@ -277,7 +277,7 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     finding=finding,
-    seeds={"smoke": (0,), "quick": (0,), "full": (0, 1, 2)},
+    seeds={"smoke": (0,), "quick": (0,), "night": (0,), "full": (0, 1, 2)},
     notes="""\
 `rendered-norb` are computed pictures of other toys in the views of smallNORB: its numbers stand
 beside the paper's, which are of smallNORB, and are not to be compared with them. The familiar

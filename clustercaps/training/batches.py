@@ -61,6 +61,8 @@ class TrainBatches:
         self.share, self.device, self.workers = share, device, workers
         if isinstance(source, Images):
             self.pixels, self.labels = source.pixels.to(device), source.labels.to(device)
+            coins = torch.Generator().manual_seed(mix(settings.seed))
+            self.mirrored_first = torch.rand(len(source), generator=coins) < 0.5
 
     def __len__(self) -> int:
         """Steps in an epoch; the last may be a smaller batch, so that none is left out."""
@@ -89,11 +91,16 @@ class TrainBatches:
         total = len(chosen)
         generator = torch.Generator().manual_seed(mix(self.settings.seed, epoch, step))
         numbers = Augment.numbers(total, generator)
+        if self.settings.flips == "alternating":
+            # Below any probability of a mirror image, or above it.
+            numbers[:, 6] = (~(self.mirrored_first[chosen] ^ (epoch % 2 == 1))).double()
+        boxes = Augment.boxes(total, generator) if self.settings.erase else None
         batches = []
         for part in self._parts(total):
             pixels = self.pixels[chosen[part].to(self.device)]
             if isinstance(self.augment, Augment):
-                images = self.augment.apply(pixels, numbers[part])
+                own = None if boxes is None else boxes[part]
+                images = self.augment.apply(pixels, numbers[part], own)
             else:
                 images = self.augment(pixels)
             batches.append(Batch(images, self.labels[chosen[part].to(self.device)], total))

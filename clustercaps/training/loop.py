@@ -4,6 +4,7 @@ import contextlib
 import math
 import signal
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 from tqdm import tqdm
 
 from clustercaps import data
-from clustercaps.data import FolderImages, Images
+from clustercaps.data import Augment, FolderImages, Images, Prepare
 from clustercaps.models import create_model
 from clustercaps.recipes import TrainSettings
 from clustercaps.training.batches import Batch, Load, Share, TrainBatches, open_split
@@ -61,7 +62,7 @@ class Trainer:
             parts = ("test", "novel") if settings.views else ("test",)
             self.test_images = {part: open_split(settings, part, data_dir, load) for part in parts}
         self.prepare = data.test_transform(settings.data)
-        augment = data.train_transform(settings.data) if settings.augment else self.prepare
+        augment = training_preparation(settings)
         self.batches = TrainBatches(
             train_images, augment, settings, self.share, self.device, workers
         )
@@ -94,7 +95,7 @@ class Trainer:
                 through = progress.step / len(self.batches)
                 rate = learning_rate(self.settings, progress.epoch, through)
                 for group in self.state.optimizer.param_groups:
-                    group["lr"] = rate
+                    group["lr"] = rate * group.get("lr_scale", 1.0)
                 finite = self._step(parts)
                 now = time.monotonic()
                 progress.seconds += now - then
@@ -260,6 +261,13 @@ class Trainer:
             f"{rate:.0f} images/s, loss {progress.loss / progress.seen:.3f}, "
             f"error {100 * progress.errors / progress.seen:.1f} %"
         )
+
+
+def training_preparation(settings: TrainSettings) -> Augment | Prepare:
+    """How training images are prepared: augmented, unless the settings leave that out."""
+    if not settings.augment:
+        return data.test_transform(settings.data)
+    return replace(data.train_transform(settings.data), erase=settings.erase)
 
 
 def network_settings(settings: TrainSettings, images: Images | FolderImages) -> dict[str, Any]:

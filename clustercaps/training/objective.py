@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from clustercaps.data import Prepare
 from clustercaps.models import ImageClassifier, Lesson
 from clustercaps.recipes import TrainSettings
+from clustercaps.training.muon import Muon
 
 
 class Objective(nn.Module):
@@ -51,6 +52,8 @@ class Objective(nn.Module):
 def new_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
     """The optimiser that the settings name."""
     rate, decay = settings.lr, settings.weight_decay
+    if settings.optimizer == "muon":
+        return Muon(model, rate, settings.adamw_lr, settings.momentum, settings.nesterov, decay)
     weights = list(model.parameters())
     if settings.optimizer == "sgd":
         return torch.optim.SGD(
@@ -61,4 +64,6 @@ def new_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Opti
         return torch.optim.RMSprop(weights, rate, alpha=0.9, eps=1e-8, weight_decay=decay)
     if settings.optimizer == "radam":
         return torch.optim.RAdam(weights, rate, weight_decay=decay)
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(weights, rate, betas=(0.9, 0.99), weight_decay=decay)
     return torch.optim.Adam(weights, rate, weight_decay=decay)

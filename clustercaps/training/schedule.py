@@ -25,6 +25,8 @@ def learning_rate(settings: TrainSettings, epoch: int, progress: float) -> float
         falls = sum(done >= drop for drop in drops(settings))
         return settings.lr * math.pow(settings.lr_decay, falls)
     done = (at - settings.warmup_epochs) / (settings.epochs - settings.warmup_epochs)
+    if settings.schedule == "linear":
+        return settings.lr * (1 - done)
     return settings.lr * 0.5 * (1 + math.cos(math.pi * done))
 
 

@@ -47,7 +47,7 @@ def test_json_round_trip(recipe: str) -> None:
         ({"epochs": 0}, "epochs must be an integer of at least 1, got 0"),
         ({"lr": -1.0}, "lr must not be negative"),
         ({"momentum": 1.0}, "momentum must be in"),
-        ({"schedule": "linear"}, "unknown schedule 'linear'"),
+        ({"schedule": "spiral"}, "unknown schedule 'spiral'"),
         ({"momentum": 0.0}, "nesterov needs momentum"),
         ({"warmup_epochs": 20.0, "epochs": 10}, r"warmup_epochs \(20.0\) must be less than epochs"),
         ({"accumulate": 65}, r"accumulate \(65\) cannot exceed batch_size \(64\)"),

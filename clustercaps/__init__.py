@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     import clustercaps.data as data
     import clustercaps.functional as functional
     import clustercaps.testing as testing
-    from clustercaps.layers import ClusterCapsules2d, RoutingTrace
-    from clustercaps.memory import memory_estimate
+    from clustercaps.layers.cluster import ClusterCapsules2d, RoutingTrace
     from clustercaps.models import create_model, from_pretrained, list_models
+    from clustercaps.models.memory import memory_estimate
     from clustercaps.routing import create_routing, list_routings
 
 __version__ = "0.1.0"
@@ -40,7 +40,7 @@ _HOME = {
     "from_pretrained": "models",
     "list_models": "models",
     "list_routings": "routing",
-    "memory_estimate": "memory",
+    "memory_estimate": "models.memory",
 }
 _MODULES = ("data", "functional", "layers", "losses", "models", "routing", "testing")
 

@@ -1,6 +1,6 @@
 """Routing as plain functions, without parameters or modules."""
 
-from clustercaps.activation import capsule_activation
+from clustercaps.layers.activation import capsule_activation
 from clustercaps.routing.attention import attention_route
 from clustercaps.routing.cluster import cluster_route, routing_weights, vote_statistics
 from clustercaps.routing.dynamic import dynamic_route
@@ -12,12 +12,7 @@ from clustercaps.routing.inverted_attention import inverted_attention_route
 from clustercaps.routing.max_min import max_min_route
 from clustercaps.routing.self_attention import self_attention_route
 from clustercaps.routing.self_routing import self_route
-from clustercaps.routing.squash import (
-    squash,
-    squash_exponential,
-    squash_half,
-    squash_unsquared,
-)
+from clustercaps.routing.squash import squash, squash_exponential, squash_half, squash_unsquared
 from clustercaps.routing.star import star_route
 from clustercaps.routing.vb import vb_route
 

@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from measured import is_known, known_numbers, stated_numbers
+from helpers.measured import is_known, known_numbers, stated_numbers
 
-from clustercaps.experiments import report
+from clustercaps.experiments.harness import report
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
@@ -33,7 +33,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 @pytest.fixture(scope="module")
 def known() -> list[tuple[str, float]]:
-    return known_numbers(ROOT / "results", ROOT / "clustercaps" / "paper.json")
+    return known_numbers(ROOT / "results", ROOT / "clustercaps/experiments/paper.json")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -55,7 +55,7 @@ def test_wrong_numbers_are_found(tmp_path: Path) -> None:
     (tmp_path / "demo.json").write_text('{"test_error": 11.4, "train_seconds": 155.0}')
     (tmp_path / "bench.csv").write_text("model,times_official\nm1,32.544\n")
     (tmp_path / "ablation.csv").write_text("cell,seed,test_error\nm1,0,20.5\nm1,1,21.5\n")
-    known = known_numbers(tmp_path, ROOT / "clustercaps" / "paper.json")
+    known = known_numbers(tmp_path, ROOT / "clustercaps/experiments/paper.json")
     page = """
 An error of **11.40 %**, 155 s of training, `99.99 %` in code.
 
@@ -105,8 +105,7 @@ def test_contributing_routing_can_be_added(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_table_of_routings_is_what_is_registered() -> None:
     import clustercaps as cc
-    from clustercaps.models.registry import PRESETS
-    from clustercaps.parameters import count_parameters
+    from clustercaps.models.registry import PRESETS, count_parameters
 
     page = (ROOT / "docs/routings.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| ") and "(`" in line]

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clustercaps.layers import ClusterCapsules2d
+from clustercaps.layers.cluster import ClusterCapsules2d
 from clustercaps.routing import Routed, Routing
 from clustercaps.routing.cluster import ClusterRouting
 from clustercaps.routing.dynamic import DynamicRouting

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from clustercaps import kernels
-from clustercaps.layers import ClusterCapsules2d
-from clustercaps.models import ImageClassifier, Lesson, create_model
+from clustercaps.layers.cluster import ClusterCapsules2d
+from clustercaps.models import ImageClassifier, TrainingBatch, create_model
 
 PAPER_MODELS = ("m1", "m2", "m3", "m4", "s1", "s2", "s3", "s4")
 CLASSES = 10
@@ -104,8 +104,8 @@ class Workload:
         self.module.zero_grad(set_to_none=True)
         self.x.grad = None
         if isinstance(self.module, ImageClassifier):
-            lesson = Lesson(self.x, self.target, self.x)
-            self.module.training_loss(lesson)[0].mean().backward()
+            batch = TrainingBatch(self.x, self.target, self.x)
+            self.module.training_loss(batch)[0].mean().backward()
             return
         output = self.module(self.x)
         if self.target.is_floating_point():

@@ -9,9 +9,10 @@ import torch
 from clustercaps.bench import official
 from clustercaps.bench.cases import Case, Options, Workload, backends, build
 from clustercaps.bench.check import CHECKED_IMAGES, check
-from clustercaps.bench.measure import Progress, Timing, matmul, matmul_gflop, take_turns
-from clustercaps.bench.memory import can_measure, peak_extra_mb
+from clustercaps.bench.measure import Timing, matmul, matmul_gflop, take_turns
+from clustercaps.bench.peak_memory import can_measure, peak_extra_mb
 from clustercaps.bench.work import gflop, vote_bytes
+from clustercaps.utils.progress import StepBar
 
 MM = "torch.mm"
 MEMORY = "memory"
@@ -79,7 +80,7 @@ def compare(cases: Sequence[Case], measures: Sequence[str], options: Options) ->
     timed = [measure for measure in measures if measure != MEMORY]
     with_memory = MEMORY in measures and can_measure()
     turns = (len(pairs) * len(timed) + 1) * options.rounds
-    with Progress(2 * len(pairs) + turns if with_memory else len(pairs) + turns) as bar:
+    with StepBar(2 * len(pairs) + turns if with_memory else len(pairs) + turns) as bar:
         errors = check_all(pairs, options, bar)
         timings, mm, mm_spread = time_all(pairs, timed, options, bar)
         results = [as_result(*key, timing) for key, timing in timings.items()]
@@ -116,7 +117,7 @@ def free_bytes() -> int | None:
 
 
 def check_all(
-    pairs: Sequence[tuple[Case, str]], options: Options, bar: Progress
+    pairs: Sequence[tuple[Case, str]], options: Options, bar: StepBar
 ) -> dict[tuple[str, str], float]:
     """Errors of all candidates; raises at the first that is wrong."""
     errors = {}
@@ -143,7 +144,7 @@ def workload(case: Case, name: str, options: Options) -> Workload:
 
 
 def time_all(
-    pairs: Sequence[tuple[Case, str]], measures: Sequence[str], options: Options, bar: Progress
+    pairs: Sequence[tuple[Case, str]], measures: Sequence[str], options: Options, bar: StepBar
 ) -> tuple[dict[tuple[Case, str, str], Timing], float, str]:
     """Timings by case, backend and measure; the speed of `torch.mm` in between, and its spread."""
     functions = {}
@@ -177,7 +178,7 @@ def as_result(case: Case, name: str, measure: str, timing: Timing) -> Result:
 
 
 def memory_of_all(
-    pairs: Sequence[tuple[Case, str]], options: Options, bar: Progress
+    pairs: Sequence[tuple[Case, str]], options: Options, bar: StepBar
 ) -> list[Result]:
     """Peak memory of a training step of each candidate, each in a process of its own."""
     results = []

@@ -17,9 +17,9 @@ from clustercaps.bench.cases import Options
 from clustercaps.bench.report import write_csv
 from clustercaps.kernels import cluster_cpu
 from clustercaps.kernels.library import Layer, load
-from clustercaps.recipes import resolve
-from clustercaps.tables import text_table
-from clustercaps.training.machine import machine
+from clustercaps.training.settings import resolve
+from clustercaps.utils.machine import machine
+from clustercaps.utils.tables import text_table
 
 DATA, DATA_QUICK, IMAGES_QUICK = "fashion-mnist", "fashion-mnist-mini", 64
 COLUMNS = (

@@ -12,9 +12,9 @@ from typing import Any
 
 from clustercaps.bench.cases import Options
 from clustercaps.bench.report import write_csv
-from clustercaps.figures import COLOURS, new_figure, save
-from clustercaps.recipes import TrainSettings, resolve
-from clustercaps.tables import text_table
+from clustercaps.training.settings import TrainSettings, resolve
+from clustercaps.utils.plotting import COLOURS, new_figure, save
+from clustercaps.utils.tables import text_table
 
 DATA, IMAGES, EPOCHS, BATCH = "fashion-mnist-mini", 1000, 2, 16
 # One form of every system; the other forms differ in size only.

@@ -1,12 +1,13 @@
 """Timing: candidates take turns, so that a noisy machine is noisy for all of them alike."""
 
-import sys
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch.utils.benchmark import Measurement, Timer
+
+from clustercaps.utils.progress import StepBar
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -27,7 +28,7 @@ class Timing:
 
 
 def take_turns(
-    functions: Mapping[Key, Callable[[], object]], rounds: int, seconds: float, bar: "Progress"
+    functions: Mapping[Key, Callable[[], object]], rounds: int, seconds: float, bar: "StepBar"
 ) -> dict[Key, Timing]:
     """Time functions A B C A B C ..., each for some time in every round.
 
@@ -76,37 +77,3 @@ def matmul(side: int) -> Callable[[], object]:
 def matmul_gflop(side: int) -> float:
     """Billions of operations of `matmul`."""
     return 2 * side**3 / 1e9
-
-
-class Progress:
-    """A bar with the time left, on stderr; a line for everything begun where that is a file."""
-
-    def __init__(self, total: int) -> None:
-        try:
-            from tqdm import tqdm
-        except ImportError as error:
-            raise ImportError("bench needs tqdm: pip install 'clustercaps[train]'") from error
-        # Off, by None, where stderr is a file: it would fill with half-drawn bars.
-        self._bar: Any = tqdm(
-            total=total, leave=False, unit="turn", dynamic_ncols=True, disable=None
-        )
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.close()
-
-    def say(self, text: str) -> None:
-        """What is being done."""
-        self._bar.set_description(text)
-        self.note(text)
-
-    def note(self, text: str) -> None:
-        """Something for those who see no bar."""
-        if self._bar.disable:
-            print(text, file=sys.stderr, flush=True)
-
-    def step(self, turns: int = 1) -> None:
-        """Some turns are over."""
-        self._bar.update(turns)

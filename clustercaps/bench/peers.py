@@ -8,15 +8,16 @@ from pathlib import Path
 import torch
 
 from clustercaps.bench.cases import PAPER_MODELS, Case, Options, build
-from clustercaps.bench.measure import Progress, Timing, take_turns
-from clustercaps.bench.memory import can_measure, peak_extra_mb
+from clustercaps.bench.measure import Timing, take_turns
+from clustercaps.bench.peak_memory import can_measure, peak_extra_mb
 from clustercaps.bench.report import show_timing, write_csv
-from clustercaps.figures import new_figure, save, style_of
-from clustercaps.memory import memory_estimate
+from clustercaps.models.memory import memory_estimate
 from clustercaps.models.peers import PEERS
-from clustercaps.parameters import count_parameters
-from clustercaps.tables import text_table
-from clustercaps.training.machine import machine
+from clustercaps.models.registry import count_parameters
+from clustercaps.utils.machine import machine
+from clustercaps.utils.plotting import new_figure, save, style_of
+from clustercaps.utils.progress import StepBar
+from clustercaps.utils.tables import text_table
 
 MEASURES = ("training step", "inference", "one image")
 COLUMNS = (
@@ -46,7 +47,7 @@ def run(options: Options) -> None:
         for name in options.models or (*PAPER_MODELS, *PEERS)
     ]
     rows = []
-    with Progress(len(cases) * (options.rounds * len(MEASURES) + 1)) as bar:
+    with StepBar(len(cases) * (options.rounds * len(MEASURES) + 1)) as bar:
         for case in cases:
             bar.say(case.name)
             rows.append(measure(case, options, bar))
@@ -55,7 +56,7 @@ def run(options: Options) -> None:
     publish(rows, options.out)
 
 
-def measure(case: Case, options: Options, bar: Progress) -> Row:
+def measure(case: Case, options: Options, bar: StepBar) -> Row:
     """Everything about one system."""
     work = build(case, "auto")
     single = work.one_image()

@@ -9,10 +9,10 @@ from typing import Any
 from clustercaps.bench import official
 from clustercaps.bench.compare import MEMORY, Comparison, Result
 from clustercaps.bench.measure import Timing
-from clustercaps.figures import new_figure, save, style_of
-from clustercaps.tables import text_table
-from clustercaps.training.checkpoint import write_atomically
-from clustercaps.training.machine import machine
+from clustercaps.utils.files import write_atomically
+from clustercaps.utils.machine import machine
+from clustercaps.utils.plotting import new_figure, save, style_of
+from clustercaps.utils.tables import text_table
 
 COLUMNS = (
     *("model", "layer", "in_chans", "image_side", "batch", "backend", "measure", "value", "unit"),

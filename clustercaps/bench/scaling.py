@@ -14,12 +14,13 @@ from typing import Any
 
 from clustercaps.bench.cases import Case, Options, backends, build
 from clustercaps.bench.check import check
-from clustercaps.bench.measure import Progress, Timing, take_turns
+from clustercaps.bench.measure import Timing, take_turns
 from clustercaps.bench.report import write_csv
-from clustercaps.figures import COLOURS, new_figure, save
 from clustercaps.models import get_preset
-from clustercaps.tables import text_table
-from clustercaps.training.machine import machine
+from clustercaps.utils.machine import machine
+from clustercaps.utils.plotting import COLOURS, new_figure, save
+from clustercaps.utils.progress import StepBar
+from clustercaps.utils.tables import text_table
 
 COLUMNS = (
     *("model", "backend", "grows", "votes", "dim", "channels", "in_chans", "image_side", "batch"),
@@ -75,7 +76,7 @@ def run(options: Options) -> None:
     base = options.case(options.models[0])
     axes = [replace(axis, values=axis.values[:2]) for axis in AXES] if options.quick else AXES
     cases = {(axis.name, v): axis.case(base, v) for axis in axes for v in axis.values}
-    with Progress(len(cases) * (1 + options.rounds)) as bar:
+    with StepBar(len(cases) * (1 + options.rounds)) as bar:
         for case in cases.values():
             bar.say(f"checking {case.name}")
             check(replace(case, batch=CHECKED_IMAGES), [backend])

@@ -10,8 +10,8 @@ from clustercaps.data.datasets import load
 from clustercaps.data.errors import DataError
 from clustercaps.data.folders import FolderImages, open_folder, read_image
 from clustercaps.data.images import Images
-from clustercaps.data.sources import cache_dir
 from clustercaps.data.split import validation_split, viewpoint_split
+from clustercaps.utils.files import data_folder as cache_dir
 
 __all__ = [
     "SETS",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from clustercaps.errors import unknown
+from clustercaps.utils.errors import unknown
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,13 @@
 
 import gzip
 import hashlib
-import os
-import secrets
 import sys
 import zlib
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from clustercaps.data.errors import DataError
+from clustercaps.utils.files import write_together
 
 Say = Callable[[str], None]
 """Where sentences for the user go."""
@@ -95,62 +92,11 @@ def write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
         folder: made if it does not exist.
         contents: file name -> bytes.
     """
-    parts: dict[Path, Path] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, blob in contents.items():
-            # Not tempfile: its files are private to the user, and a cache may be shared.
-            part = folder / f".{name}.{secrets.token_hex(4)}.part"
-            parts[part] = folder / name
-            with part.open("xb") as stream:
-                stream.write(blob)
-                stream.flush()
-                os.fsync(stream.fileno())
-        for part, final in parts.items():
-            os.replace(part, final)
+        write_together({folder / name: blob for name, blob in contents.items()})
     except OSError as error:
         raise DataError(
             f"{folder}: cannot write here ({reason(error)}); free some space, or choose another "
             "folder with the environment variable CLUSTERCAPS_DATA"
         ) from error
-    finally:
-        for part in parts:
-            part.unlink(missing_ok=True)
-
-
-class NoBar:
-    """Stands in for tqdm where it is not installed."""
-
-    n = 0
-
-    def __enter__(self) -> "NoBar":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def update(self, _: int) -> None:
-        """Show nothing."""
-
-    def reset(self) -> None:
-        """Show nothing, from the start."""
-
-    def close(self) -> None:
-        """Stop showing nothing."""
-
-
-def progress(description: str, total: int, unit: str = "B") -> Any:
-    """Open a progress bar that stays away from work of less than two seconds."""
-    try:
-        tqdm = import_module("tqdm").tqdm
-    except ImportError:
-        return NoBar()
-    return tqdm(
-        desc=description,
-        total=total,
-        unit=unit,
-        unit_scale=True,
-        delay=2,
-        leave=False,
-        disable=None,
-    )

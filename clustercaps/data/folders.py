@@ -11,9 +11,10 @@ from torch.utils.data import Dataset
 
 from clustercaps.data.catalogue import STREAMED, is_streamed
 from clustercaps.data.errors import DataError, need
-from clustercaps.data.files import progress, reason
-from clustercaps.data.sources import cache_dir
-from clustercaps.errors import unknown
+from clustercaps.data.files import reason
+from clustercaps.utils.errors import unknown
+from clustercaps.utils.files import data_folder
+from clustercaps.utils.progress import progress
 
 EXTENSIONS = frozenset(
     (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
@@ -144,7 +145,7 @@ def open_folder(
         raise KeyError(unknown("streamed set", name, [STREAMED, "folder:PATH"]))
     if split not in ("train", "test", "all"):
         raise ValueError(f"split must be 'train', 'test' or 'all', got {split!r}")
-    root = Path(data_dir or cache_dir() / STREAMED)
+    root = Path(data_dir or data_folder() / STREAMED)
     if name.startswith("folder:"):
         root = Path(name.removeprefix("folder:"))
     folder, train = _split_folder(root.expanduser(), split)

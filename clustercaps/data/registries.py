@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clustercaps.data.errors import DataError, need
-from clustercaps.data.files import progress, read_content
+from clustercaps.data.files import read_content
 from clustercaps.data.formats import write_cifar
+from clustercaps.utils.progress import progress
 
 SECONDS = 900
 DEBIAN_PACKAGE = "dataset-fashion-mnist"

@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from clustercaps.data.images import Images
-from clustercaps.figures import new_figure, save
+from clustercaps.utils.plotting import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

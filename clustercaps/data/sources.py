@@ -5,11 +5,11 @@ set comes from nowhere: it is rendered into the cache.
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from clustercaps.data.downloads import archive_members, official_files
 from clustercaps.data.errors import DataError
 from clustercaps.data.files import (
     GZIP_MAGIC,
@@ -20,10 +20,10 @@ from clustercaps.data.files import (
     unpack,
     write_all,
 )
-from clustercaps.data.official import archive_members, official_files
 from clustercaps.data.published import RENDERED, Archive, File, Published, files_of
 from clustercaps.data.registries import REGISTRIES
 from clustercaps.data.rendering.norb_set import render_into
+from clustercaps.utils.files import data_folder
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,6 @@ class Content:
 
     data: bytes
     path: Path
-
-
-def cache_dir() -> Path:
-    """Folder of fetched sets: CLUSTERCAPS_DATA if set, else the user's cache folder."""
-    chosen = os.environ.get("CLUSTERCAPS_DATA")
-    if chosen:
-        return Path(chosen).expanduser()
-    fallback = {"win32": "~/AppData/Local", "darwin": "~/Library/Caches"}
-    variable = "LOCALAPPDATA" if sys.platform == "win32" else "XDG_CACHE_HOME"
-    base = os.environ.get(variable) or fallback.get(sys.platform, "~/.cache")
-    return Path(base).expanduser() / "clustercaps"
 
 
 def obtain(
@@ -75,7 +64,7 @@ def obtain(
             return found, source
         tried.append(f"{folder}: holds none of the files")
         say(f"{name}: none of its {split} files in {folder}")
-    cache = cache_dir() / name
+    cache = data_folder() / name
     if _missing(cache, files):
         tried.append(f"cache {cache}: not there")
         if not fetch:
@@ -95,7 +84,7 @@ def fetch_set(name: str, say: Say, tried: Iterable[str] = ()) -> None:
         say: told what is tried and what failed.
         tried: what was tried before, for the message if every route fails.
     """
-    published, cache = files_of(name), cache_dir() / name
+    published, cache = files_of(name), data_folder() / name
     missing = _missing(cache, published.files)
     failures = list(tried)
     if not missing:
@@ -128,7 +117,7 @@ def fetch_set(name: str, say: Say, tried: Iterable[str] = ()) -> None:
 def cached(name: str) -> bool:
     """Whether every file of a set lies in the cache (unverified)."""
     try:
-        return not _missing(cache_dir() / name, files_of(name).files)
+        return not _missing(data_folder() / name, files_of(name).files)
     except DataError:
         return False
 

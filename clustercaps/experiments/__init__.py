@@ -7,10 +7,10 @@ A new experiment is a file with an `EXPERIMENT` (see `cells.Experiment`) and a l
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from clustercaps.errors import unknown
+from clustercaps.utils.errors import unknown
 
 if TYPE_CHECKING:
-    from clustercaps.experiments.cells import Experiment
+    from clustercaps.experiments.harness.cells import Experiment
 
 # In the order of docs/reproduction.md.
 EXPERIMENTS = {

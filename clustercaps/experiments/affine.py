@@ -21,20 +21,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from clustercaps.experiments.cells import Cell, Experiment, Row
-from clustercaps.experiments.findings import Finding, below, judge
-from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.measuring import View, measured_training, with_bar
-from clustercaps.experiments.pictures import mosaic, pack, unpack
-from clustercaps.experiments.plots import SMALL
-from clustercaps.experiments.trainings import first_rows, spreads
-from clustercaps.experiments.transformations import is_shift, names, transform
-from clustercaps.figures import new_figure
-from clustercaps.layers import ImageBatch
+from clustercaps.experiments.harness.cells import Cell, Experiment, Row
+from clustercaps.experiments.harness.findings import Finding, below, judge
+from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.measuring import View, measured_training
+from clustercaps.experiments.harness.pictures import mosaic, pack, unpack
+from clustercaps.experiments.harness.plots import SMALL
+from clustercaps.experiments.harness.trainings import first_rows, spreads
+from clustercaps.experiments.harness.transformations import is_shift, names, transform
+from clustercaps.experiments.paper import paper
 from clustercaps.models.affine import DrawingClassifier
 from clustercaps.models.base import ImageClassifier
 from clustercaps.models.peers.capsnet import CapsNet
-from clustercaps.paper import paper
+from clustercaps.utils.plotting import new_figure
+from clustercaps.utils.progress import with_bar
+from clustercaps.utils.sizes import ImageBatch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,13 +12,19 @@ more for testing. The baseline CNN is left out: a step of it is more than ten ti
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from clustercaps.experiments.cells import Cell, Experiment, Row
-from clustercaps.experiments.findings import Finding, below, judge
-from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.plots import error_figure
-from clustercaps.experiments.trainings import NAMES, first_rows, set_title, spreads, training
-from clustercaps.paper import paper
-from clustercaps.parameters import CLASSIFIERS
+from clustercaps.experiments.harness.cells import Cell, Experiment, Row
+from clustercaps.experiments.harness.counts import CLASSIFIERS
+from clustercaps.experiments.harness.findings import Finding, below, judge
+from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.plots import error_figure
+from clustercaps.experiments.harness.trainings import (
+    NAMES,
+    first_rows,
+    set_title,
+    spreads,
+    training,
+)
+from clustercaps.experiments.paper import paper
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

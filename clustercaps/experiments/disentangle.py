@@ -21,22 +21,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clustercaps.experiments.cells import Cell, Experiment, Row
-from clustercaps.experiments.digit_properties import (
+from clustercaps.experiments.harness.cells import Cell, Experiment, Row
+from clustercaps.experiments.harness.digit_properties import (
     PROPERTIES,
     concentration,
     effects,
     measure_properties,
 )
-from clustercaps.experiments.findings import Finding, judge
-from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.measuring import View, measured_training, rounded
-from clustercaps.experiments.pictures import mosaic, pack, unpack
-from clustercaps.experiments.plots import SMALL
-from clustercaps.experiments.trainings import first_rows, spreads
-from clustercaps.figures import new_figure
+from clustercaps.experiments.harness.findings import Finding, judge
+from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.measuring import View, measured_training, rounded
+from clustercaps.experiments.harness.pictures import mosaic, pack, unpack
+from clustercaps.experiments.harness.plots import SMALL
+from clustercaps.experiments.harness.trainings import first_rows, spreads
 from clustercaps.models import ClassCapsuleNet
-from clustercaps.models.peers.capsnet import LengthClassifier
+from clustercaps.models.base import LengthClassifier
+from clustercaps.utils.plotting import new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

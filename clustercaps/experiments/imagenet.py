@@ -22,13 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clustercaps.data.errors import need
-from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
-from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.plots import COLUMN, add_legend, finish
-from clustercaps.experiments.trainings import train_once, training
-from clustercaps.figures import new_figure, style_of
-from clustercaps.paper import paper
-from clustercaps.recipes import RECIPES, TrainSettings
+from clustercaps.experiments.harness.cells import Cell, Experiment, Row, Workspace
+from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.plots import COLUMN, add_legend, finish
+from clustercaps.experiments.harness.trainings import train_once, training
+from clustercaps.experiments.paper import paper
+from clustercaps.models import get_preset
+from clustercaps.training.settings import TrainSettings
+from clustercaps.utils.plotting import new_figure, style_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +42,7 @@ SPEEDS = {"1 GPU at 10 TFLOP/s": 1e13, "8 GPUs at 50 TFLOP/s": 4e14}
 def cells(budget: str) -> list[Cell]:
     """The cost of the full run, and a training."""
     cost = {"model": MODEL, "images": paper()["imagenet"]["train_images"], "speeds": SPEEDS}
-    cost["epochs"] = RECIPES["paper"]["epochs"]
+    cost["epochs"] = get_preset("imagenet_m4").get_recipe("paper")["epochs"]
     if budget == "full":
         run = training(MODEL, MODEL, DATA, "paper", train_and_score)
     elif budget == "quick":

@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
-from clustercaps.experiments.findings import Finding, judge
-from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.plots import COLUMN, add_legend, finish
-from clustercaps.figures import new_figure, style_of
-from clustercaps.paper import paper
-from clustercaps.parameters import (
+from clustercaps.experiments.harness.cells import Cell, Experiment, Row, Workspace
+from clustercaps.experiments.harness.counts import (
     CLASSIFIERS,
     TASKS,
-    count_parameters,
     fits,
     printed_counts,
     split_printed,
 )
+from clustercaps.experiments.harness.findings import Finding, judge
+from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.plots import COLUMN, add_legend, finish
+from clustercaps.experiments.paper import paper
+from clustercaps.models.registry import count_parameters
+from clustercaps.utils.plotting import new_figure, style_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

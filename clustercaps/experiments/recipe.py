@@ -9,10 +9,10 @@ which ranks nothing; it shows what is compared.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from clustercaps.experiments.cells import Cell, Experiment, Row
-from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.plots import error_figure
-from clustercaps.experiments.trainings import set_title, spreads, training
+from clustercaps.experiments.harness.cells import Cell, Experiment, Row
+from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.plots import error_figure
+from clustercaps.experiments.harness.trainings import set_title, spreads, training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

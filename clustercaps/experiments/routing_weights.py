@@ -21,14 +21,15 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from clustercaps.experiments.cells import Cell, Experiment, Row
-from clustercaps.experiments.findings import Finding, judge
-from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.measuring import View, measured_training, rounded, untrained, with_bar
-from clustercaps.experiments.plots import SMALL, add_legend
-from clustercaps.experiments.trainings import first_rows, spreads
-from clustercaps.figures import new_figure, style_of
+from clustercaps.experiments.harness.cells import Cell, Experiment, Row
+from clustercaps.experiments.harness.findings import Finding, judge
+from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.measuring import View, measured_training, rounded, untrained
+from clustercaps.experiments.harness.plots import SMALL, add_legend
+from clustercaps.experiments.harness.trainings import first_rows, spreads
 from clustercaps.models import ClassCapsuleNet
+from clustercaps.utils.plotting import new_figure, style_of
+from clustercaps.utils.progress import with_bar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

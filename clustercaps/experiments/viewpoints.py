@@ -23,15 +23,15 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
-from clustercaps.experiments.findings import Finding, below, judge, sampling_sd
-from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.matching import at_level, comparisons, points
-from clustercaps.experiments.plots import COLUMN, SMALL, add_legend
-from clustercaps.experiments.trainings import NAMES, Spread, train_once, training
-from clustercaps.figures import new_figure, style_of
-from clustercaps.paper import paper
-from clustercaps.recipes import TrainSettings
+from clustercaps.experiments.harness.cells import Cell, Experiment, Row, Workspace
+from clustercaps.experiments.harness.findings import Finding, below, judge, sampling_sd
+from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.matching import at_level, comparisons, points
+from clustercaps.experiments.harness.plots import COLUMN, SMALL, add_legend
+from clustercaps.experiments.harness.trainings import NAMES, Spread, train_once, training
+from clustercaps.experiments.paper import paper
+from clustercaps.training.settings import TrainSettings
+from clustercaps.utils.plotting import new_figure, style_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,16 +26,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from clustercaps.errors import unknown
 from clustercaps.kernels import build, chunked, cluster_cpu, library
-from clustercaps.norm import MapNorm
 from clustercaps.routing import cluster_route
-from clustercaps.tracing import plain_only
+from clustercaps.utils.errors import unknown
+from clustercaps.utils.tracing import plain_only
 
 __all__ = [
     "BACKENDS",
     "FUSED_ROUTINGS",
     "Availability",
+    "NormNumbers",
     "available",
     "choose",
     "cluster_capsules",
@@ -45,6 +45,14 @@ __all__ = [
 BACKENDS = ("reference", "chunked", "compiled", "cpu", "triton")
 # Other routings have no fused form and take the reference whatever is asked for.
 FUSED_ROUTINGS = ("cluster", "uniform")
+
+
+class NormNumbers(NamedTuple):
+    """What layer norm over (D, H, W) needs beside its input: scale and shift [D, H, W], or None."""
+
+    weight: Tensor | None
+    bias: Tensor | None
+    eps: float
 
 
 class Availability(NamedTuple):
@@ -116,7 +124,7 @@ def cluster_capsules(
     out_channels: int,
     routing: str,
     eps: float,
-    norm: MapNorm | None = None,
+    norm: NormNumbers | None = None,
     backend: str = "auto",
 ) -> Tensor:
     """Capsules of a layer: votes, routing, and the norm if there is one, by the chosen backend.
@@ -130,7 +138,7 @@ def cluster_capsules(
         out_channels: Parent capsule channels.
         routing: Name of the routing.
         eps: Added to the variance of the votes.
-        norm: The layer's norm; the fused kernel reads its numbers and does not call it.
+        norm: Numbers of the layer norm over (D, H, W) that follows, if one does.
         backend: "auto" or a name from `BACKENDS`.
     """
     path = _choose_once(backend, x.device.type, routing)
@@ -147,8 +155,10 @@ def cluster_capsules(
     return _normalised(capsules, norm)
 
 
-def _normalised(capsules: Tensor, norm: MapNorm | None) -> Tensor:
-    return capsules if norm is None else norm(capsules)
+def _normalised(capsules: Tensor, norm: NormNumbers | None) -> Tensor:
+    if norm is None:
+        return capsules
+    return nn.functional.layer_norm(capsules, capsules.shape[2:], *norm)
 
 
 def _route(

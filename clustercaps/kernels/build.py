@@ -12,12 +12,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import torch
+
+from clustercaps.utils.files import kernel_folder, take_lock
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "cluster_cpu.cpp"
@@ -26,15 +26,6 @@ EXPECTED_SECONDS = 15
 
 class BuildError(RuntimeError):
     """The kernel cannot be built here; the message says why."""
-
-
-def cache_folder() -> Path:
-    """Where kernels are kept: $CLUSTERCAPS_CACHE, or the user's cache folder."""
-    own = os.environ.get("CLUSTERCAPS_CACHE")
-    if own:
-        return Path(own) / "kernels"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "clustercaps" / "kernels"
 
 
 def find_compiler() -> list[str]:
@@ -55,7 +46,7 @@ def library_path(march: str = "native") -> Path:
     parts = [*_sources(), *_flags(march), _version(tuple(compiler)), torch.__version__]
     parts.append(_cpu() if march == "native" else platform.machine())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return cache_folder() / f"cluster_cpu-{key}.so"
+    return kernel_folder() / f"cluster_cpu-{key}.so"
 
 
 def build(march: str = "native") -> Path:
@@ -74,7 +65,7 @@ def build(march: str = "native") -> Path:
         return library
     try:
         library.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(library.with_suffix(".lock")):
+        with take_lock(library.with_suffix(".lock")):
             if not library.exists():
                 _compile(library, march)
     except OSError as error:
@@ -107,17 +98,6 @@ def _compile(library: Path, march: str) -> None:
         if done.returncode != 0:
             raise BuildError(f"the compiler failed with code {done.returncode}; its log is {log}")
         os.replace(unfinished, library)
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    try:
-        import fcntl
-    except ImportError as error:
-        raise BuildError("building needs file locks of a Unix system") from error
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _flags(march: str) -> list[str]:

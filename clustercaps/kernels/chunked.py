@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from clustercaps.utils.sizes import windows_along
+
 # Votes computed at a time, in bytes: about what the cache holds beside the weights.
 CHUNK = 8 * 2**20
 
@@ -112,8 +114,9 @@ def worthwhile(inputs: tuple[Tensor, Tensor, Tensor | None], shape: Shape) -> bo
 
 def chunk_size(x: Tensor, weight: Tensor, shape: Shape) -> int:
     """Images whose votes together make up a chunk; at least one."""
-    reach = 2 * shape.padding - weight.shape[-1]
-    height, width = ((side + reach) // shape.stride + 1 for side in x.shape[2:])
+    height, width = (
+        windows_along(side, weight.shape[-1], shape.stride, shape.padding) for side in x.shape[2:]
+    )
     return max(1, CHUNK // (len(weight) * height * width * x.element_size()))
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from clustercaps.kernels.library import NAMES, Layer, load
+from clustercaps.utils.sizes import windows_along
 
 Shape = tuple[int | torch.SymInt, ...]
 
@@ -184,7 +185,7 @@ def _out_shape(
     batch, in_channels, _, *sides = x
     rows, _, _, kernel = weight
     out_dim = rows // (in_channels * clusters * votes * out_channels)
-    height, width = ((side + 2 * padding - kernel) // stride + 1 for side in sides)
+    height, width = (windows_along(side, kernel, stride, padding) for side in sides)
     return batch, out_channels, out_dim, height, width
 
 

@@ -1,7 +1,7 @@
 """The networks, by name (`create_model`) and by class."""
 
 from clustercaps.models.affine import AffineCapsuleNet, AffineCNN
-from clustercaps.models.base import ImageClassifier, Lesson, LinearClassifier
+from clustercaps.models.base import ImageClassifier, LinearClassifier, TrainingBatch
 from clustercaps.models.capsule_net import CapsuleNet
 from clustercaps.models.class_capsules import ClassCapsuleNet
 from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
@@ -14,8 +14,8 @@ __all__ = [
     "CapsuleNet",
     "ClassCapsuleNet",
     "ImageClassifier",
-    "Lesson",
     "LinearClassifier",
+    "TrainingBatch",
     "ViewpointCNN",
     "create_model",
     "from_pretrained",

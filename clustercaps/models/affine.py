@@ -10,11 +10,12 @@ import math
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.decoders import UpsamplingDecoder
-from clustercaps.layers import Capsules, ImageBatch, Size
+from clustercaps.layers.cluster import Capsules
+from clustercaps.layers.decoders import UpsamplingDecoder
 from clustercaps.losses import reconstruction_loss
-from clustercaps.models.base import Lesson, LinearClassifier
+from clustercaps.models.base import LinearClassifier, TrainingBatch
 from clustercaps.models.stack import CapsuleStack, map_sizes
+from clustercaps.utils.sizes import ImageBatch, Size
 
 STRIDES = (1, 2, 1)
 
@@ -44,13 +45,13 @@ class DrawingClassifier(LinearClassifier):
         """Draw the images from the last maps [B, ..., H/2, W/2], as they are or transformed."""
         return self.decoder(features.flatten(1, -3))
 
-    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+    def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Cross-entropy, and the squared error of the drawn image."""
-        features = self.forward_features(lesson.images)
+        features = self.forward_features(batch.images)
         logits = self.forward_head(features).float()
         drawn = self.reconstruct(features)
-        loss = lesson.cross_entropy(logits)
-        return loss + self.reconstruction * reconstruction_loss(drawn, lesson.pixels), logits
+        loss = batch.cross_entropy(logits)
+        return loss + self.reconstruction * reconstruction_loss(drawn, batch.pixels), logits
 
 
 class AffineCapsuleNet(DrawingClassifier):

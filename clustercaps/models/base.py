@@ -3,17 +3,21 @@
 from dataclasses import dataclass
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clustercaps.errors import at_least
-from clustercaps.layers import ImageBatch, Size, pair
+from clustercaps.losses import margin_loss, mask_capsules, reconstruction_loss
 from clustercaps.models.pretrained import Pretrained
+from clustercaps.routing.squash import length
+from clustercaps.utils.errors import at_least
+from clustercaps.utils.sizes import ImageBatch, Size, pair
+
+ClassCapsules = Float[Tensor, "batch classes dim"]
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingBatch:
     """What a network is given to learn from in one step.
 
     Attributes:
@@ -76,13 +80,18 @@ class ImageClassifier(nn.Module, Pretrained):
         """Images to logits."""
         return self.forward_head(self.forward_features(images))
 
-    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+    def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """What training makes small [B], and the logits [B, num_classes] that came with it.
 
         Cross-entropy; networks with a loss of their own override this.
         """
-        logits = self(lesson.images).float()
-        return lesson.cross_entropy(logits), logits
+        logits = self(batch.images).float()
+        return batch.cross_entropy(logits), logits
+
+    @classmethod
+    def takes_label_smoothing(cls) -> bool:
+        """Whether its loss is the cross-entropy above, which alone knows label smoothing."""
+        return cls.training_loss is ImageClassifier.training_loss
 
     def check_images(self, images: Tensor) -> None:
         """Refuse images of another size or number of channels than the network was built for."""
@@ -125,3 +134,69 @@ class LinearClassifier(ImageClassifier):
         self.set_num_classes(num_classes)
         self.build_head(self.num_features)
         self.head.to(device=like.device, dtype=like.dtype)
+
+
+class LengthClassifier(ImageClassifier):
+    """A network with a capsule per class: its length is the score; a decoder draws from it.
+
+    Subclasses define `forward_features` to class capsules [B, num_classes, dim], and `decoder`,
+    which may be None.
+
+    Args:
+        num_classes: Classes, at least 1: they are capsules.
+        in_chans: Colour channels.
+        img_size: Height and width of the images.
+        reconstruction: Weight of the squared error of the drawn image, summed over its pixels.
+    """
+
+    decoder: nn.Module | None
+
+    def __init__(
+        self, num_classes: int, in_chans: int, img_size: Size, reconstruction: float
+    ) -> None:
+        super().__init__(num_classes, in_chans, img_size)
+        at_least("num_classes", num_classes, 1)
+        if reconstruction < 0:
+            raise ValueError(f"reconstruction must not be negative, got {reconstruction}")
+        self.reconstruction = reconstruction
+
+    def forward_head(self, features: ClassCapsules, pre_logits: bool = False) -> Tensor:
+        """Class capsules to their lengths; with `pre_logits`, to the flat vector of all."""
+        return features.flatten(1) if pre_logits else length(features)
+
+    def reconstruct(
+        self, features: ClassCapsules, labels: Int[Tensor, " batch"] | None = None
+    ) -> ImageBatch:
+        """Draw each image from one class capsule: that of its label, or the predicted one."""
+        if self.decoder is None:
+            raise ValueError("this network was built without a decoder; build it with decoder=True")
+        if labels is None:
+            labels = self.forward_head(features).argmax(1)
+        return self.decoder(mask_capsules(features, labels))
+
+    def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
+        """Margin loss, and the squared error of the image drawn from the true class."""
+        features = self.forward_features(batch.images)
+        # Margins in half precision would be lost in rounding.
+        lengths = self.forward_head(features).float()
+        loss = margin_loss(lengths, batch.labels)
+        if self.decoder is not None and self.reconstruction:
+            drawn = self.reconstruct(features, batch.labels)
+            loss = loss + self.reconstruction * reconstruction_loss(drawn, batch.pixels)
+        return loss, lengths
+
+    def reset_classifier(self, num_classes: int) -> None:
+        """Fresh class capsules and decoder for that many classes; the rest keeps its weights."""
+        at_least("num_classes", num_classes, 1)
+        self.set_num_classes(num_classes)
+        fresh = type(self)(**self.settings)
+        like = next(self.parameters())
+        fresh.to(device=like.device, dtype=like.dtype)
+        kept = {
+            name: tensor
+            for name, tensor in self.state_dict().items()
+            if name in fresh.state_dict() and fresh.state_dict()[name].shape == tensor.shape
+        }
+        fresh.load_state_dict(kept, strict=False)
+        for name, module in fresh.named_children():
+            setattr(self, name, module)

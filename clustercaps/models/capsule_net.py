@@ -9,11 +9,12 @@ from typing import Literal, overload
 
 from torch import Tensor
 
-from clustercaps.errors import unknown
-from clustercaps.layers import Capsules, ImageBatch, RoutingTrace, Size
+from clustercaps.layers.cluster import Capsules, RoutingTrace
+from clustercaps.layers.resnet import ResNetStem
 from clustercaps.models.base import LinearClassifier
-from clustercaps.models.resnet_stem import ResNetStem
 from clustercaps.models.stack import CapsuleStack
+from clustercaps.utils.errors import unknown
+from clustercaps.utils.sizes import ImageBatch, Size
 
 STRIDES = (1, 2, 1, 2, 1)
 

@@ -8,12 +8,13 @@ maps of 28, 14, 7, 3 and 1.
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from clustercaps.decoders import FullyConnectedDecoder
-from clustercaps.errors import at_least
-from clustercaps.layers import ImageBatch, RoutingTrace, Size, show_size
+from clustercaps.layers.cluster import RoutingTrace
+from clustercaps.layers.decoders import FullyConnectedDecoder
 from clustercaps.losses import mask_capsules, reconstruction_loss
-from clustercaps.models.base import ImageClassifier, Lesson
+from clustercaps.models.base import ImageClassifier, TrainingBatch
 from clustercaps.models.stack import CapsuleStack
+from clustercaps.utils.errors import at_least
+from clustercaps.utils.sizes import ImageBatch, Size, show_size
 
 STRIDES = (1, 2, 2, 2, 1)
 PADDINGS = (1, 1, 1, 0, 0)
@@ -109,14 +110,14 @@ class ClassCapsuleNet(ImageClassifier):
             labels = self.forward_head(features).argmax(1)
         return self.decoder(mask_capsules(features, labels))
 
-    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+    def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Cross-entropy, and the squared error of the image drawn from the true class."""
-        features = self.forward_features(lesson.images)
+        features = self.forward_features(batch.images)
         assert isinstance(features, Tensor)
         logits = self.forward_head(features).float()
-        drawn = self.reconstruct(features, lesson.labels)
-        loss = lesson.cross_entropy(logits)
-        return loss + self.reconstruction * reconstruction_loss(drawn, lesson.pixels), logits
+        drawn = self.reconstruct(features, batch.labels)
+        loss = batch.cross_entropy(logits)
+        return loss + self.reconstruction * reconstruction_loss(drawn, batch.pixels), logits
 
     def reset_classifier(self, num_classes: int) -> None:
         """Fresh class capsules and decoder for that many classes; the layers below stay."""

@@ -3,10 +3,10 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.layers import ImageBatch, Size, show_size
 from clustercaps.models.base import LinearClassifier
 from clustercaps.models.capsule_net import STRIDES
 from clustercaps.models.stack import map_sizes
+from clustercaps.utils.sizes import ImageBatch, Size, show_size
 
 
 class BaselineCNN(LinearClassifier):

@@ -6,7 +6,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from clustercaps.errors import unknown
+import torch
+
 from clustercaps.models.affine import AffineCapsuleNet, AffineCNN
 from clustercaps.models.base import ImageClassifier
 from clustercaps.models.capsule_net import CapsuleNet
@@ -15,6 +16,7 @@ from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
 from clustercaps.models.peers import PEERS
 from clustercaps.models.preset import Preset
 from clustercaps.models.pretrained import read_config
+from clustercaps.utils.errors import unknown
 
 
 def _m(votes: int, dim: int) -> Preset:
@@ -90,6 +92,13 @@ def create_model(name: str, **settings: Any) -> ImageClassifier:
     check_settings(name, settings)
     preset = get_preset(name)
     return preset.network(**{**preset.settings, **settings})
+
+
+def count_parameters(name: str, **settings: Any) -> int:
+    """Parameters of a registered network, without allocating them."""
+    with torch.device("meta"):
+        model = create_model(name, **settings)
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def from_pretrained(folder: str | Path, **kwargs: Any) -> ImageClassifier:

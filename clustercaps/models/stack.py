@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from clustercaps.layers import Capsules, ClusterCapsules2d, ImageBatch, RoutingTrace, show_size
+from clustercaps.layers.cluster import Capsules, ClusterCapsules2d, RoutingTrace
+from clustercaps.utils.sizes import ImageBatch, show_size, windows_along
 
 
 class CapsuleStack(nn.Module):
@@ -86,8 +87,7 @@ def map_sizes(
     """Sizes of the image and of every layer's maps, or an error if one of them vanishes."""
     sizes = [img_size]
     for number, (stride, padding) in enumerate(zip(strides, paddings, strict=True), 1):
-        reach = 2 * padding - kernel_size
-        height, width = ((side + reach) // stride + 1 for side in sizes[-1])
+        height, width = (windows_along(side, kernel_size, stride, padding) for side in sizes[-1])
         if height < 1 or width < 1:
             smallest = smallest_side(strides, paddings, kernel_size)
             raise ValueError(

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from clustercaps.errors import unknown
 from clustercaps.routing.attention import AttentionRouting
 from clustercaps.routing.base import Routed, Routing
 from clustercaps.routing.cluster import (
@@ -24,6 +23,7 @@ from clustercaps.routing.self_attention import SelfAttentionRouting
 from clustercaps.routing.self_routing import SelfRouting
 from clustercaps.routing.star import StarRouting
 from clustercaps.routing.vb import VBRouting
+from clustercaps.utils.errors import unknown
 
 __all__ = [
     "EPS",

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.errors import at_least
+from clustercaps.utils.errors import at_least
 
 Votes = Float[Tensor, "batch children parents dim *positions"]
 ChildActivations = Float[Tensor, "batch children *positions"]

@@ -18,8 +18,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clustercaps.errors import at_least, unknown
 from clustercaps.routing.base import Routed, Routing
+from clustercaps.utils.errors import at_least, unknown
 
 # Added to the variance: identical votes (K = 1, zero input) then have a finite weight and gradient.
 EPS = 1e-6

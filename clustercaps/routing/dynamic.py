@@ -16,9 +16,9 @@ Gradients flow through all iterations, as in the authors' code, unless `detach_i
 import torch
 from torch import Tensor
 
-from clustercaps.errors import at_least
 from clustercaps.routing.base import Routed, Routing, agreement, weighted_votes
 from clustercaps.routing.squash import length, squash
+from clustercaps.utils.errors import at_least
 
 
 def dynamic_route(

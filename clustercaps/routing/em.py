@@ -27,16 +27,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clustercaps.errors import at_least
-from clustercaps.routing.base import (
-    Competition,
-    Routed,
-    Routing,
-    compete_over_parents,
-    per_parent,
-)
+from clustercaps.routing.base import Competition, Routed, Routing, compete_over_parents, per_parent
 from clustercaps.routing.moments import weighted_distance, weighted_squares, weighted_sum
 from clustercaps.routing.squash import SMALLEST
+from clustercaps.utils.errors import at_least
 
 # Added to the variances, as in the authors' code: a parent with one child has none of its own.
 VARIANCE = 5e-4

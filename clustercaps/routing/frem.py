@@ -20,10 +20,10 @@ import math
 import torch
 from torch import Tensor
 
-from clustercaps.errors import at_least, unknown
 from clustercaps.routing.base import ChildActivations, Routed, Routing, Votes
 from clustercaps.routing.frms import mean_of_votes, squared_distances
 from clustercaps.routing.squash import SMALLEST
+from clustercaps.utils.errors import at_least, unknown
 
 KERNELS = ("epanechnikov", "gaussian")
 # Below this, shares of the kernels are rounding errors, and a child is split evenly instead.

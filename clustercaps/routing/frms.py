@@ -21,7 +21,6 @@ capsules are means of votes, so that lengths say nothing, and activations are le
 import torch
 from torch import Tensor
 
-from clustercaps.errors import at_least, unknown
 from clustercaps.routing.base import (
     ChildActivations,
     Routed,
@@ -31,6 +30,7 @@ from clustercaps.routing.base import (
     weighted_votes,
 )
 from clustercaps.routing.squash import SMALLEST, length, squash_half
+from clustercaps.utils.errors import at_least, unknown
 
 MODES = ("coauthor", "weighted")
 

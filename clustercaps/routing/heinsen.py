@@ -18,7 +18,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clustercaps.errors import at_least
 from clustercaps.routing.base import (
     ChildActivations,
     Routed,
@@ -27,6 +26,7 @@ from clustercaps.routing.base import (
     agreement,
     weighted_votes,
 )
+from clustercaps.utils.errors import at_least
 
 # Added to sums that are divided by, and to variances.
 EPS = 1e-5

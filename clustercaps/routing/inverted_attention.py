@@ -21,8 +21,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.errors import at_least
 from clustercaps.routing.base import Routed, Routing, Votes, agreement, weighted_votes
+from clustercaps.utils.errors import at_least
 
 Parents = Float[Tensor, "batch parents dim *positions"]
 EPS = 1e-5

@@ -21,9 +21,9 @@ Votes then add up with weights near 1, not near 1 / parents: start their matrice
 import torch
 from torch import Tensor
 
-from clustercaps.errors import at_least, unknown
 from clustercaps.routing.base import Routed, Routing, Votes, agreement, weighted_votes
 from clustercaps.routing.squash import length, squash
+from clustercaps.utils.errors import at_least, unknown
 
 AXES = {"children": 1, "parents": 2}
 

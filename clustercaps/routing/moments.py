@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from clustercaps.tracing import plain_only
+from clustercaps.utils.tracing import plain_only
 
 Votes = Float[Tensor, "batch children parents dim *positions"]
 # Numbers of every pair of child and parent, and numbers of every parent.

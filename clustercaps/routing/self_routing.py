@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.errors import at_least
 from clustercaps.routing.base import ChildActivations, ChildPoses, Routed, Routing, Votes
+from clustercaps.utils.errors import at_least
 
 # Added to sums of activations that are divided by: a place without any gives zeros.
 EPS = 1e-6

@@ -29,15 +29,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from clustercaps.errors import at_least
-from clustercaps.routing.base import (
-    Competition,
-    Routed,
-    Routing,
-    compete_over_parents,
-    per_parent,
-)
+from clustercaps.routing.base import Competition, Routed, Routing, compete_over_parents, per_parent
 from clustercaps.routing.moments import weighted_distance, weighted_squares, weighted_sum
+from clustercaps.utils.errors import at_least
 
 
 def vb_route(

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from clustercaps import data
 from clustercaps.data import Augment, FolderImages, Images, Prepare
-from clustercaps.recipes import TrainSettings
+from clustercaps.training.settings import TrainSettings
 
 # Reads a set held in memory, from its name, "train" or "test", and the folder of its files.
 Load = Callable[[str, str, str | None], Images]

@@ -1,63 +1,31 @@
 """Checkpoints: one safetensors file with a JSON state inside, written whole or not at all."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim import Optimizer
 
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees the old or the new one, never half of it."""
-    unfinished = temporary(path)
-    try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def temporary(path: Path) -> Path:
-    """Where a file is written before it gets its name."""
-    return path.with_name(f".{path.name}.unfinished")
+from clustercaps.utils.files import replacing
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
     """Write tensors and a JSON state; on any failure the previous file stays as it was."""
-    unfinished = temporary(path)
     # Copies, because safetensors refuses tensors that share memory.
     plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     try:
-        save_file(plain, unfinished, {"state": json.dumps(state)})
-        with unfinished.open("rb") as file:
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-        sync_folder(path.parent)
+        with replacing(path) as part:
+            save_file(plain, part, {"state": json.dumps(state)})
     # safetensors wraps a full disk in an error of its own.
     except (OSError, SafetensorError) as error:
         kept = "the previous checkpoint is intact" if path.exists() else "there is none yet"
         raise OSError(
             f"cannot write {path}: {error}; {kept}. Make room, then run again with --resume"
         ) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -116,8 +84,3 @@ def restore_random_state(device: torch.device, state: Tensor) -> None:
         torch.cuda.set_rng_state(state, device)
     else:
         torch.set_rng_state(state)
-
-
-def restore_model(model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Put back a network's weights."""
-    model.load_state_dict(tensors)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from clustercaps.layers import ClusterCapsules2d
+from clustercaps.layers.cluster import ClusterCapsules2d
 
 
 @torch.no_grad()

@@ -16,15 +16,15 @@ from tqdm import tqdm
 from clustercaps import data
 from clustercaps.data import Augment, FolderImages, Images, Prepare
 from clustercaps.models import create_model
-from clustercaps.recipes import TrainSettings
 from clustercaps.training.batches import Batch, Load, Share, TrainBatches, open_split
 from clustercaps.training.diagnose import first_not_finite
-from clustercaps.training.machine import machine
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.schedule import learning_rate
 from clustercaps.training.score import Score, score
+from clustercaps.training.settings import TrainSettings
 from clustercaps.training.signals import Stopped, StopSignals
 from clustercaps.training.state import TrainState
+from clustercaps.utils.machine import machine
 
 # What a step can end with; the processes agree on the largest.
 GO_ON, SAVE, STOP, NOT_FINITE = range(4)

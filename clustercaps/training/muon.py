@@ -8,7 +8,7 @@ different child channels, which meet no common input, are orthogonalised one by 
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -63,10 +63,12 @@ class Muon(Optimizer):
             group["lr"] = lr * group["lr_scale"]
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        """One update of all parameters that have a gradient."""
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update of all parameters that have a gradient; returns the closure's loss, if any."""
+        loss = None
         if closure is not None:
-            raise ValueError("Muon takes no closure; compute the gradients first")
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is None:
@@ -76,6 +78,7 @@ class Muon(Optimizer):
                     self._orthogonal_step(parameter, group)
                 else:
                     self._adamw_step(parameter, group)
+        return loss
 
     def _orthogonal_step(self, weight: Tensor, group: dict[str, Any]) -> None:
         memory, gradient = self.state[weight], weight.grad
@@ -111,7 +114,7 @@ def parameter_groups(
 
     `lr_scale` is what the learning rate of the schedule is multiplied with.
     """
-    convolutions: dict[int, list[nn.Parameter]] = {}
+    convolutions: dict[int, list[Tensor]] = {}
     for module in model.modules():
         if isinstance(module, nn.Conv2d) and module.weight.requires_grad:
             convolutions.setdefault(module.groups, []).append(module.weight)

@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.data import Prepare
-from clustercaps.models import ImageClassifier, Lesson
-from clustercaps.recipes import TrainSettings
+from clustercaps.models import ImageClassifier, TrainingBatch
 from clustercaps.training.muon import Muon
+from clustercaps.training.settings import TrainSettings
 
 
 class Objective(nn.Module):
@@ -37,7 +37,7 @@ class Objective(nn.Module):
 
     def forward(self, images: Tensor, labels: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """The loss summed over the images, and their logits."""
-        lesson = Lesson(
+        batch = TrainingBatch(
             images,
             labels,
             self.prepare.pixels(images),
@@ -45,7 +45,7 @@ class Objective(nn.Module):
             self.train_images,
             self.label_smoothing,
         )
-        loss, logits = self.model.training_loss(lesson)
+        loss, logits = self.model.training_loss(batch)
         return loss.float().sum(), logits.detach()
 
 

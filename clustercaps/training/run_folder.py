@@ -1,14 +1,12 @@
 """The folder of a run: what is in it, who may write to it, and when it is finished."""
 
-import fcntl
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any, TextIO
 
-from clustercaps.recipes import TrainSettings, from_json
-from clustercaps.training.checkpoint import temporary, write_atomically
+from clustercaps.training.settings import TrainSettings, from_json
+from clustercaps.utils.files import remove_unfinished, take_lock, write_atomically
 
 SETTINGS = "settings.json"
 METRICS = "metrics.jsonl"
@@ -109,21 +107,13 @@ class RunFolder:
         write_atomically(self.path / RESULT, json.dumps(result, indent=2) + "\n")
 
     def _take_lock(self) -> None:
-        # The system drops the lock when the process dies, however it dies.
-        lock = (self.path / LOCK).open("a+", encoding="utf-8")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            lock.seek(0)
-            owner = lock.read().strip()
-            lock.close()
+            self._lock = take_lock(self.path / LOCK, wait=False)
+        except BlockingIOError as error:
             raise ValueError(
-                f"{self.path} is in use by process {owner}; wait for it, or give another --out"
+                f"{self.path} is in use by process {error.filename}; wait for it, or give another "
+                "--out"
             ) from error
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        self._lock = lock
 
     def _clear(self) -> None:
         for folder in (self.model, self.tracker):
@@ -133,8 +123,7 @@ class RunFolder:
                 entry.unlink()
 
     def _remove_unfinished(self) -> None:
-        for name in (SETTINGS, METRICS, CHECKPOINT, RESULT):
-            temporary(self.path / name).unlink(missing_ok=True)
+        remove_unfinished(self.path)
         for leftover in self.model.glob(".saving-*"):
             shutil.rmtree(leftover, ignore_errors=True)
 

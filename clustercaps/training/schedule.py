@@ -7,7 +7,7 @@ from fractions import Fraction
 import torch
 from torch import nn
 
-from clustercaps.recipes import TrainSettings
+from clustercaps.training.settings import TrainSettings
 
 
 def learning_rate(settings: TrainSettings, epoch: int, progress: float) -> float:

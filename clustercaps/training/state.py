@@ -10,10 +10,10 @@ from torch import Tensor
 
 from clustercaps.data import Prepare
 from clustercaps.models import ImageClassifier
-from clustercaps.recipes import TrainSettings
 from clustercaps.training import checkpoint
 from clustercaps.training.objective import Objective, new_optimizer
 from clustercaps.training.schedule import WeightAverage
+from clustercaps.training.settings import TrainSettings
 
 
 @dataclass

@@ -7,10 +7,11 @@ import pytest
 from clustercaps import kernels
 from clustercaps.bench.cases import Case, Options
 from clustercaps.bench.compare import Comparison, Result, those_that_fit
-from clustercaps.bench.measure import Progress, take_turns
-from clustercaps.bench.memory import can_measure, peak_extra_mb
+from clustercaps.bench.measure import take_turns
+from clustercaps.bench.peak_memory import can_measure, peak_extra_mb
 from clustercaps.bench.report import COLUMNS, csv_rows, describe, ratio_rows, write_csv
 from clustercaps.cli import main
+from clustercaps.utils.progress import StepBar
 
 CASE = Case("m1", 1, 32, 64)
 STEP = "training step"
@@ -63,7 +64,7 @@ def test_a_busy_machine_is_named() -> None:
 
 def test_candidates_take_turns() -> None:
     calls: list[str] = []
-    with Progress(4) as bar:
+    with StepBar(4) as bar:
         found = take_turns(
             {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, 2, 1e-5, bar
         )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_sets import MAKERS
+from helpers.small_sets import MAKERS
 
 from clustercaps.data.published import PUBLISHED
 from clustercaps.data.registries import REGISTRIES

@@ -5,9 +5,9 @@ import struct
 
 import numpy as np
 import pytest
+from helpers.small_sets import svhn_file
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_sets import svhn_file
 
 from clustercaps.data import DataError
 from clustercaps.data.files import read_content

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from clustercaps.cli import main
 from clustercaps.data import SETS, DataError, Images, load, sources, viewpoint_split
-from clustercaps.data.commands import check, get, list_sets
 from clustercaps.data.formats import read_norb
+from clustercaps.data.inspection import check, get, list_sets
 from clustercaps.data.published import RENDERED
 from clustercaps.data.rendering import FULL, SMALL, Plan, crew, norb_set, render_split
 from clustercaps.data.rendering.camera import camera, lamp_view, picture_slopes

@@ -12,7 +12,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from clustercaps.data import DataError, cache_dir, files, official, registries, sources
+from clustercaps.data import DataError, files, registries, sources
+from clustercaps.data import downloads as official
 from clustercaps.data.published import PUBLISHED, Archive, File, Published
 
 CONTENT = {"a.bin": b"content of a", "b.bin": b"content of b", "c.bin": b"content of c"}
@@ -150,7 +151,7 @@ def test_a_full_disk_leaves_nothing_behind(toy, cache, monkeypatch):
         if len(calls) == 2:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(DataError, match=r"no space left on device.*CLUSTERCAPS_DATA"):
         read()
     assert tree(cache) == {"toy/a.bin": CONTENT["a.bin"]}
@@ -159,7 +160,7 @@ def test_a_full_disk_leaves_nothing_behind(toy, cache, monkeypatch):
 def test_files_appear_whole_or_not_at_all(tmp_path, monkeypatch):
     (tmp_path / "x").write_bytes(b"old")
     seen = []
-    monkeypatch.setattr(files.os, "fsync", lambda _: seen.append((tmp_path / "x").read_bytes()))
+    monkeypatch.setattr(os, "fsync", lambda _: seen.append((tmp_path / "x").read_bytes()))
     with (tmp_path / "x").open("rb") as reader:
         files.write_all(tmp_path, {"x": b"new"})
         # Replaced, not overwritten: who reads the old file goes on reading it.
@@ -204,17 +205,6 @@ def test_unusable_folders(toy, tmp_path, monkeypatch):
         read(tmp_path)
     with pytest.raises(DataError, match=r"toy: cannot be read .permission denied"):
         read()
-
-
-def test_cache_folder(monkeypatch, tmp_path):
-    assert cache_dir() == tmp_path / "cache"
-    monkeypatch.delenv("CLUSTERCAPS_DATA")
-    monkeypatch.setattr(sources.sys, "platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_dir() == tmp_path / "xdg" / "clustercaps"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_dir() == tmp_path / ".cache" / "clustercaps"
 
 
 class Quiet(SimpleHTTPRequestHandler):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from clustercaps.experiments.affine import STRIDE, averages, draw, read_maps
-from clustercaps.experiments.pictures import mosaic, pack, unpack
-from clustercaps.experiments.transformations import names, transform
+from clustercaps.experiments.harness.pictures import mosaic, pack, unpack
+from clustercaps.experiments.harness.transformations import names, transform
 from clustercaps.models import create_model
 
 IMAGE = torch.zeros(1, 1, 8, 8)

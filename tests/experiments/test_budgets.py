@@ -4,7 +4,7 @@ import pytest
 
 from clustercaps.data import SETS
 from clustercaps.experiments import BUDGETS, EXPERIMENTS, get_experiment
-from clustercaps.peer_recipes import PEER_RECIPES
+from clustercaps.models.peers import PEERS
 
 TRAININGS = {"classification": 36, "kd-grid": 8, "ablation": 8}
 
@@ -64,11 +64,11 @@ def test_figures_are_of_networks_trained_on_mnist(name: str) -> None:
         assert len(trained) == FIGURES[name]
         assert {cell.data for cell in experiment.cells(budget)} == {"mnist"}
         for cell in trained:
-            peer = cell.settings["model"] in PEER_RECIPES
+            peer = cell.settings["model"] in PEERS
             if budget == "quick":
                 assert cell.settings["limit"] * cell.settings["epochs"] <= 60_000
             elif peer:
-                recipe = PEER_RECIPES[cell.settings["model"]]
+                recipe = PEERS[cell.settings["model"]].recipe
                 assert {key: cell.settings[key] for key in recipe} == recipe
             else:
                 assert (cell.settings["epochs"], cell.settings["lr"]) == (300, 0.1)

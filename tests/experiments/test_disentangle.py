@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from clustercaps.experiments.digit_properties import (
+from clustercaps.experiments.disentangle import by_class, own_capsules, strips
+from clustercaps.experiments.harness.digit_properties import (
     PROPERTIES,
     concentration,
     effects,
     measure_properties,
 )
-from clustercaps.experiments.disentangle import by_class, own_capsules, strips
-from clustercaps.experiments.measuring import View
+from clustercaps.experiments.harness.measuring import View
 from clustercaps.models import create_model
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from clustercaps.experiments import affine, get_experiment, routing_weights
-from clustercaps.experiments.findings import Finding, below, sampling_sd
-from clustercaps.experiments.trainings import Spread
+from clustercaps.experiments.harness.findings import Finding, below, sampling_sd
+from clustercaps.experiments.harness.trainings import Spread
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,15 @@ import pytest
 
 from clustercaps.cli import build_parser, main
 from clustercaps.data import DataError
-from clustercaps.experiments import EXPERIMENTS, report
-from clustercaps.experiments import run as running
-from clustercaps.experiments.cells import Cell, Experiment, Row, Workspace
-from clustercaps.experiments.markdown import markdown_table
-from clustercaps.experiments.store import Store, read_rows
-from clustercaps.experiments.trainings import Spread, spreads
-from clustercaps.figures import new_figure
+from clustercaps.experiments import EXPERIMENTS
+from clustercaps.experiments.harness import report
+from clustercaps.experiments.harness import run as running
+from clustercaps.experiments.harness.cells import Cell, Experiment, Row, Workspace
+from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.store import Store, read_rows
+from clustercaps.experiments.harness.trainings import Spread, spreads
 from clustercaps.training.signals import Stopped
+from clustercaps.utils.plotting import new_figure
 
 
 class Toy:
@@ -193,7 +194,7 @@ def test_list_without_a_name_lists_everything(capsys: pytest.CaptureFixture[str]
     [
         (["ablatoin"], "unknown experiment 'ablatoin'; did you mean 'ablation'? known: ablation, "),
         (["ablation", "--cell", "m9/x"], "unknown cell of ablation 'm9/x'"),
-        ([], "give an experiment: parameters, classification"),
+        ([], "give an experiment: parameters, recipe"),
     ],
 )
 def test_bad_input_is_one_line(

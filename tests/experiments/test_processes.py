@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from clustercaps.experiments.store import read_rows
+from clustercaps.experiments.harness.store import read_rows
 
 
 def test_two_processes_measure_every_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,13 @@ import random
 from pathlib import Path
 
 import pytest
-from measured import is_known, known_numbers, stated_numbers
+from helpers.measured import is_known, known_numbers, stated_numbers
 
-from clustercaps.experiments import get_experiment, report
-from clustercaps.experiments.store import CONDITIONS, Store
+from clustercaps.experiments import get_experiment
+from clustercaps.experiments.harness import report
+from clustercaps.experiments.harness.store import CONDITIONS, Store
 
-PAPER = Path(__file__).parents[2] / "clustercaps" / "paper.json"
+PAPER = Path(__file__).parents[2] / "clustercaps/experiments/paper.json"
 
 
 @pytest.mark.parametrize("budget", ["quick", "full"])

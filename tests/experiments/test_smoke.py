@@ -8,7 +8,7 @@ from PIL import Image
 from clustercaps import data
 from clustercaps.cli import main
 from clustercaps.experiments import EXPERIMENTS, get_experiment
-from clustercaps.experiments.store import read_rows
+from clustercaps.experiments.harness.store import read_rows
 
 
 @pytest.fixture(autouse=True)

@@ -5,14 +5,14 @@ import random
 from pathlib import Path
 
 import pytest
-from measured import is_known, known_numbers, stated_numbers
+from helpers.measured import is_known, known_numbers, stated_numbers
 
 from clustercaps.experiments import get_experiment
-from clustercaps.experiments.markdown import fragment
-from clustercaps.experiments.matching import at_level, comparisons, points
-from clustercaps.experiments.store import CONDITIONS, Store, read_rows
+from clustercaps.experiments.harness.markdown import fragment
+from clustercaps.experiments.harness.matching import at_level, comparisons, points
+from clustercaps.experiments.harness.store import CONDITIONS, Store, read_rows
 
-PAPER = Path(__file__).parents[2] / "clustercaps" / "paper.json"
+PAPER = Path(__file__).parents[2] / "clustercaps/experiments/paper.json"
 
 
 def run(model: str, familiar: str, novel: str, seed: int = 0) -> dict[str, object]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from layer_case import Case, gradients
+from helpers.layer_case import Case, gradients
 
 from clustercaps import kernels
 from clustercaps.kernels import build, cluster_cpu, library
@@ -116,16 +116,6 @@ def test_key_follows_flags_and_compiler(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("CXX", "/nonexistent/c++")
     with pytest.raises(build.BuildError, match="does not exist"):
         build.library_path()
-
-
-def test_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CLUSTERCAPS_CACHE", "/a")
-    assert build.cache_folder() == Path("/a/kernels")
-    monkeypatch.delenv("CLUSTERCAPS_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/b")
-    assert build.cache_folder() == Path("/b/clustercaps/kernels")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert build.cache_folder() == Path.home() / ".cache/clustercaps/kernels"
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="an instruction set of x86-64")

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from helpers.layer_case import Case, cases, gradients
 from hypothesis import given, settings
-from layer_case import Case, cases, gradients
 
 from clustercaps import kernels
 from clustercaps.kernels import build, chunked
-from clustercaps.layers import ClusterCapsules2d
+from clustercaps.layers.cluster import ClusterCapsules2d
 from clustercaps.testing import assert_close, assert_finite
 
 NAMES = ("capsules", "input gradient", "weight gradient", "bias gradient")

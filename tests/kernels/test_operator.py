@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from layer_case import Case, gradients
+from helpers.layer_case import Case, gradients
 from torch import nn
 
 import clustercaps as cc

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from helpers.layer_case import Case, cases, gradients
 from hypothesis import given, settings
-from layer_case import Case, cases, gradients
 
 from clustercaps.testing import assert_close, assert_finite
 

@@ -3,9 +3,9 @@ import torch
 from torch import nn
 
 import clustercaps as cc
-from clustercaps.models import Lesson
+from clustercaps.models import TrainingBatch
 from clustercaps.models.peers.ar_capsnet import AttentionCapsules2d, pad_same
-from clustercaps.parameters import count_parameters
+from clustercaps.models.registry import count_parameters
 
 TINY = {"width": 4, "types": 3, "primary_dim": 2, "dim": 4, "num_classes": 4, "img_size": 9}
 
@@ -102,7 +102,7 @@ def test_scores_lie_below_one(size: int | tuple[int, int]) -> None:
 def test_loss_by_hand() -> None:
     model = cc.create_model("ar_capsnet", **TINY).eval()
     images, labels = torch.rand(3, 1, 9, 9), torch.tensor([0, 3, 1])
-    loss, scores = model.training_loss(Lesson(images, labels, images))
+    loss, scores = model.training_loss(TrainingBatch(images, labels, images))
     drawn = model.reconstruct(model.forward_features(images), labels)
     for each in range(3):
         margin = sum(

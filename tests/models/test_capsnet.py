@@ -2,9 +2,9 @@ import pytest
 import torch
 
 import clustercaps as cc
-from clustercaps.models import Lesson
-from clustercaps.parameters import count_parameters
-from clustercaps.primary import PrimaryCapsules
+from clustercaps.layers.primary import PrimaryCapsules
+from clustercaps.models import TrainingBatch
+from clustercaps.models.registry import count_parameters
 from clustercaps.routing.squash import squash
 
 COLOUR = {"in_chans": 3, "img_size": 32}
@@ -58,12 +58,12 @@ def test_the_loss_is_margin_and_weighted_squared_error() -> None:
     model = cc.create_model("capsnet", **TINY, num_classes=3, img_size=19)
     images = torch.rand(2, 1, 19, 19)
     labels = torch.tensor([0, 2])
-    loss, lengths = model.training_loss(Lesson(images, labels, images))
+    loss, lengths = model.training_loss(TrainingBatch(images, labels, images))
     capsules = model.forward_features(images)
     error = (model.reconstruct(capsules, labels) - images).square().sum((1, 2, 3))
     plain = cc.create_model("capsnet", **TINY, num_classes=3, img_size=19, reconstruction=0.0)
     plain.load_state_dict(model.state_dict())
-    margin, _ = plain.training_loss(Lesson(images, labels, images))
+    margin, _ = plain.training_loss(TrainingBatch(images, labels, images))
     torch.testing.assert_close(loss, margin + 0.0005 * error)
     torch.testing.assert_close(lengths, capsules.norm(dim=2), rtol=1e-3, atol=1e-4)
 

@@ -3,9 +3,9 @@ import torch
 
 import clustercaps as cc
 from clustercaps.losses import margin_loss
-from clustercaps.models import Lesson
+from clustercaps.models import TrainingBatch
 from clustercaps.models.peers.dcnet import DenseBlock
-from clustercaps.parameters import count_parameters
+from clustercaps.models.registry import count_parameters
 
 TINY = {"layers": 2, "growth": 3, "types": 2, "primary_dim": 3, "num_classes": 3}
 
@@ -55,7 +55,7 @@ def test_every_head_of_the_three_levels_has_its_margin_loss() -> None:
     images, labels = torch.rand(2, 3, 21, 21), torch.tensor([0, 2])
     capsules = model.forward_features(images)
     assert capsules.shape == (2, 3, 14)
-    loss, scores = model.training_loss(Lesson(images, labels, images))
+    loss, scores = model.training_loss(TrainingBatch(images, labels, images))
     parts = (capsules[..., :4], capsules[..., 4:7], capsules[..., 7:9], capsules[..., 9:])
     expected = sum(margin_loss(part.norm(dim=2), labels) for part in parts)
     drawn = model.reconstruct(capsules, labels)

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 import clustercaps as cc
-from clustercaps.decoders import ConvolutionalDecoder
-from clustercaps.models import Lesson
-from clustercaps.parameters import count_parameters
+from clustercaps.layers.decoders import ConvolutionalDecoder
+from clustercaps.models import TrainingBatch
+from clustercaps.models.registry import count_parameters
 
 MULTI_MNIST = {"img_size": 36, "strides": [1, 1, 2, 2], "primary_kernel": 5, "primary_stride": 2}
 TINY = {"widths": [4, 4, 4, 8], "img_size": 13, "primary_dim": 4, "num_classes": 4, "dim": 3}
@@ -63,7 +63,7 @@ def test_lengths_stay_below_one() -> None:
 def test_loss_by_hand() -> None:
     model = cc.create_model("efficient_capsnet", **TINY).eval()
     images, labels = torch.rand(3, 1, 13, 13), torch.tensor([0, 3, 1])
-    loss, lengths = model.training_loss(Lesson(images, labels, images))
+    loss, lengths = model.training_loss(TrainingBatch(images, labels, images))
     drawn = model.reconstruct(model.forward_features(images), labels)
     right = torch.nn.functional.one_hot(labels, 4)
     margin = right * (0.9 - lengths).clamp(min=0) ** 2
@@ -86,7 +86,7 @@ def test_convolutional_decoder_of_the_paper() -> None:
 
 
 def test_bad_settings_are_named() -> None:
-    with pytest.raises(ValueError, match=r"vanish at convolution 4 of 4, which gets 2x2"):
+    with pytest.raises(ValueError, match=r"maps of 2x2 are too small.*\(convolution 4 of 4\)"):
         cc.create_model("efficient_capsnet", img_size=10)
     with pytest.raises(ValueError, match=r"whole map of 9x9.*leave out primary_kernel"):
         cc.create_model("efficient_capsnet", primary_kernel=5)

@@ -3,8 +3,8 @@ import torch
 
 import clustercaps as cc
 from clustercaps.losses import centripetal_loss
-from clustercaps.models import Lesson
-from clustercaps.parameters import count_parameters
+from clustercaps.models import TrainingBatch
+from clustercaps.models.registry import count_parameters
 
 TINY = {"width": 6, "dim": 4, "num_classes": 3, "img_size": 19}
 
@@ -42,7 +42,7 @@ def test_a_capsule_in_the_very_centre_has_a_gradient() -> None:
 def test_the_loss_is_centripetal_and_squared_error(ghosts: bool) -> None:
     model = cc.create_model("hitnet", **TINY, ghosts=ghosts)
     images, labels = torch.rand(4, 1, 19, 19), torch.tensor([0, 2, 1, 1])
-    loss, scores = model.training_loss(Lesson(images, labels, images))
+    loss, scores = model.training_loss(TrainingBatch(images, labels, images))
     drawn = model.reconstruct(model.forward_features(images), labels)
     expected = centripetal_loss(-scores, labels, 4, ghosts=ghosts)
     expected = expected + 0.0005 * (drawn - images).square().sum((1, 2, 3))

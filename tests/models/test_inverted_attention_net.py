@@ -5,8 +5,8 @@ import torch
 
 import clustercaps as cc
 from clustercaps.functional import inverted_attention_route
-from clustercaps.models.peers.inverted_layers import InvertedCapsules, InvertedCapsules2d
-from clustercaps.parameters import count_parameters
+from clustercaps.layers.inverted import InvertedCapsules, InvertedCapsules2d
+from clustercaps.models.registry import count_parameters
 from clustercaps.testing import equivariance_error
 
 TINY = {"width": 6, "types": 3, "dim": 4, "num_classes": 4, "img_size": 17, "in_chans": 1}
@@ -204,7 +204,7 @@ def test_form_for_overlapping_digits() -> None:
 
 
 def test_bad_settings_are_named() -> None:
-    with pytest.raises(ValueError, match=r"vanish at capsule layer 2 of 2, which gets 1x1"):
+    with pytest.raises(ValueError, match=r"maps of 1x1 are too small.*\(capsule layer 2 of 2\)"):
         cc.create_model("inverted_attention", img_size=8)
     with pytest.raises(ValueError, match="the same square number"):
         cc.create_model("inverted_attention", dim=6)

@@ -3,9 +3,9 @@ import torch
 from torch.nn import functional as F
 
 import clustercaps as cc
+from clustercaps.experiments.harness.counts import fits
 from clustercaps.models.peers.kde_capsnet import WindowVotes
-from clustercaps.models.registry import get_preset
-from clustercaps.parameters import count_parameters, fits
+from clustercaps.models.registry import count_parameters, get_preset
 
 TINY = {"widths": [4, 4], "types": 2, "dim": 3, "img_size": 32, "num_classes": 4}
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 import clustercaps as cc
-from clustercaps.gaussian_process import ClassProcesses, rbf_kernel, sparse_process
-from clustercaps.models import Lesson
-from clustercaps.parameters import count_parameters
+from clustercaps.layers.gaussian_process import ClassProcesses, rbf_kernel, sparse_process
+from clustercaps.models import TrainingBatch
+from clustercaps.models.registry import count_parameters
 
 TINY = {"width": 6, "types": 3, "primary_dim": 4, "dim": 5, "num_classes": 3, "inducing": 6}
 
@@ -127,12 +127,18 @@ def test_the_same_answer_after_saving(tmp_path) -> None:
 def test_the_bound_reaches_the_backbone_without_decoder() -> None:
     model = cc.create_model("kernel_capsnet", **TINY, img_size=19, decoder=False)
     images = torch.rand(2, 1, 19, 19)
-    loss, _ = model.training_loss(Lesson(images, torch.tensor([0, 2]), images, train_images=10))
+    loss, _ = model.training_loss(
+        TrainingBatch(images, torch.tensor([0, 2]), images, train_images=10)
+    )
     loss.sum().backward()
     assert model.conv.weight.grad.abs().sum() > 0
     # More images, less of the divergence for each.
     torch.manual_seed(0)
-    few, _ = model.training_loss(Lesson(images, torch.tensor([0, 2]), images, train_images=1))
+    few, _ = model.training_loss(
+        TrainingBatch(images, torch.tensor([0, 2]), images, train_images=1)
+    )
     torch.manual_seed(0)
-    many, _ = model.training_loss(Lesson(images, torch.tensor([0, 2]), images, train_images=10))
+    many, _ = model.training_loss(
+        TrainingBatch(images, torch.tensor([0, 2]), images, train_images=10)
+    )
     torch.testing.assert_close(few - many, 0.9 * model.processes.divergence().expand(2))

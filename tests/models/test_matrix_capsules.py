@@ -4,11 +4,10 @@ import pytest
 import torch
 
 import clustercaps as cc
-from clustercaps.models import Lesson
-from clustercaps.models.registry import get_preset
-from clustercaps.parameters import count_parameters
-from clustercaps.recipes import resolve
-from clustercaps.routing.windows import Windows
+from clustercaps.layers.windows import Windows
+from clustercaps.models import TrainingBatch
+from clustercaps.models.registry import count_parameters, get_preset
+from clustercaps.training.settings import resolve
 
 SMALL = {"img_size": 20, "width": 8, "types": [2, 3, 2], "side": 2}
 
@@ -76,7 +75,7 @@ def test_checkpoint_changes_neither_values_nor_gradients(name: str) -> None:
     for model in (plain, saving):
         # The same noise for both.
         torch.manual_seed(3)
-        loss, scores = model.training_loss(Lesson(images, labels, images))
+        loss, scores = model.training_loss(TrainingBatch(images, labels, images))
         loss.sum().backward()
         results.append([loss, scores, *(p.grad for p in model.parameters()), *model.buffers()])
     torch.testing.assert_close(results[0], results[1])
@@ -105,7 +104,7 @@ def test_spread_loss_with_the_margin_of_the_step() -> None:
     model = cc.create_model("em_small", **SMALL, margin_pace=10.0)
     images, labels = torch.rand(2, 2, 20, 20), torch.tensor([0, 1])
     early, late = (
-        model.training_loss(Lesson(images, labels, images, step))[0] for step in (0, 1000)
+        model.training_loss(TrainingBatch(images, labels, images, step))[0] for step in (0, 1000)
     )
     assert (late > early).all()
     scores = model(images)
@@ -118,7 +117,7 @@ def test_spread_loss_with_the_margin_of_the_step() -> None:
 def test_vb_scores_are_probabilities_and_its_loss_has_a_floor() -> None:
     model = cc.create_model("vb_small", **SMALL)
     images, labels = torch.rand(4, 2, 20, 20), torch.tensor([0, 1, 2, 3])
-    loss, scores = model.training_loss(Lesson(images, labels, images))
+    loss, scores = model.training_loss(TrainingBatch(images, labels, images))
     assert ((scores > 0) & (scores < 1)).all()
     # One class on, four off: ln(e + 4) - 1.
     assert (loss > 0.9048).all()

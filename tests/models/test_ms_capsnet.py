@@ -8,7 +8,7 @@ from clustercaps.models.peers.ms_capsnet import (
     drop_capsules,
     route_over_children,
 )
-from clustercaps.parameters import count_parameters
+from clustercaps.models.registry import count_parameters
 from clustercaps.routing.squash import squash
 from clustercaps.testing import assert_routing_contract
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import clustercaps as cc
-from clustercaps.models import ImageClassifier, Lesson
+from clustercaps.models import ImageClassifier, TrainingBatch
 from clustercaps.models.registry import get_preset
 
 CAPSNET = {"width": 16, "types": 4, "dim": 8, "img_size": 19, "in_chans": 1, "num_classes": 10}
@@ -92,7 +92,9 @@ def test_learns_32_images_by_heart(name: str) -> None:
     # Usually the given steps do; rounding, which differs between machines, may ask for more.
     for step in range(4 * steps):
         optimizer.zero_grad()
-        loss, _ = model.training_loss(Lesson(prepared, labels, images, step, train_images=32))
+        loss, _ = model.training_loss(
+            TrainingBatch(prepared, labels, images, step, train_images=32)
+        )
         loss.mean().backward()
         optimizer.step()
         if (step + 1) % steps == 0:

@@ -3,10 +3,10 @@ import torch
 from torch.nn import functional as F
 
 import clustercaps as cc
-from clustercaps.models import Lesson
-from clustercaps.models.peers.resnet import BasicBlock
+from clustercaps.layers.resnet import BasicBlock
+from clustercaps.models import TrainingBatch
 from clustercaps.models.peers.self_routing import SelfRoutingCapsules2d, SelfRoutingClasses
-from clustercaps.parameters import count_parameters
+from clustercaps.models.registry import count_parameters
 
 TINY = {"width": 2, "blocks": 1, "types": 3, "dim": 4, "num_classes": 4, "img_size": 9}
 
@@ -67,7 +67,7 @@ def test_logits_are_logarithms_of_shares() -> None:
     model = cc.create_model("self_routing_2", **TINY).eval()
     torch.nn.init.normal_(model.classes.weight)
     images, labels = torch.rand(3, 3, 9, 9), torch.tensor([0, 3, 1])
-    loss, logits = model.training_loss(Lesson(images, labels, images))
+    loss, logits = model.training_loss(TrainingBatch(images, labels, images))
     torch.testing.assert_close(logits.exp().sum(1), torch.ones(3), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(
         loss, F.nll_loss(logits, labels, reduction="none"), rtol=1e-4, atol=1e-4

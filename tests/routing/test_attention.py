@@ -1,9 +1,9 @@
 import pytest
 import torch
-from golden import ATTENTION, assert_golden, fill
+from helpers.golden import ATTENTION, assert_golden, fill
 
-from clustercaps.activation import CapsuleActivation
 from clustercaps.functional import attention_route, capsule_activation
+from clustercaps.layers.activation import CapsuleActivation
 from clustercaps.routing import create_routing
 from clustercaps.routing.squash import length
 

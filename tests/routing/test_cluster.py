@@ -4,10 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from helpers.reference import fill
+from helpers.reference import route as route_by_loops
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import fill
-from reference import route as route_by_loops
 
 import clustercaps as cc
 from clustercaps.functional import cluster_route, routing_weights, vote_statistics

@@ -1,9 +1,9 @@
 import pytest
 import torch
-from golden import ATTENTION, assert_golden, fill
+from helpers.golden import ATTENTION, assert_golden, fill
 
 from clustercaps.functional import inverted_attention_route
-from clustercaps.models.peers.inverted_layers import InvertedCapsules
+from clustercaps.layers.inverted import InvertedCapsules
 from clustercaps.routing import create_routing
 from clustercaps.routing.inverted_attention import norm_capsules
 

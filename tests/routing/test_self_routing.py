@@ -1,6 +1,6 @@
 import pytest
 import torch
-from golden import ATTENTION, assert_golden, fill
+from helpers.golden import ATTENTION, assert_golden, fill
 
 from clustercaps.functional import self_route
 from clustercaps.routing import create_routing

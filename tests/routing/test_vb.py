@@ -1,6 +1,6 @@
 import pytest
 import torch
-from golden import ITERATIVE, assert_golden, fill
+from helpers.golden import ITERATIVE, assert_golden, fill
 
 from clustercaps.functional import vb_route
 from clustercaps.routing import create_routing

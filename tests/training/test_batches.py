@@ -3,7 +3,6 @@ import torch
 
 from clustercaps import data
 from clustercaps.data import Images
-from clustercaps.recipes import resolve
 from clustercaps.training.batches import (
     Share,
     TrainBatches,
@@ -12,6 +11,7 @@ from clustercaps.training.batches import (
     mix,
     open_split,
 )
+from clustercaps.training.settings import resolve
 
 CPU = torch.device("cpu")
 

@@ -8,11 +8,11 @@ from safetensors.torch import load_file
 
 from clustercaps.data import FolderImages
 from clustercaps.experiments.viewpoints import few
-from clustercaps.recipes import TrainSettings, resolve
 from clustercaps.training import train
 from clustercaps.training.batches import open_split
 from clustercaps.training.loop import Trainer
 from clustercaps.training.run_folder import RunFolder
+from clustercaps.training.settings import TrainSettings, resolve
 
 
 def tiny(**changes: object) -> TrainSettings:

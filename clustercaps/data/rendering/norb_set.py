@@ -14,13 +14,14 @@ import numpy as np
 from jaxtyping import Int32, UInt8
 
 from clustercaps.data.errors import DataError
-from clustercaps.data.files import Say, progress, reason, write_all
+from clustercaps.data.files import Say, reason, write_all
 from clustercaps.data.formats import write_norb
 from clustercaps.data.rendering.camera import AZIMUTHS, ELEVATIONS, SIDE
 from clustercaps.data.rendering.crew import cores, render_jobs
 from clustercaps.data.rendering.shading import LIGHTINGS
 from clustercaps.data.rendering.toys import BUILDERS
 from clustercaps.data.rendering.turntable import CAMERAS
+from clustercaps.utils.progress import progress
 
 
 @dataclass(frozen=True)

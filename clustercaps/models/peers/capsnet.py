@@ -7,87 +7,15 @@ draws the image from the capsule of its class. With the defaults it is the netwo
 
 from typing import Any
 
-from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import nn
 
-from clustercaps.decoders import FullyConnectedDecoder
-from clustercaps.errors import at_least
-from clustercaps.layers import ImageBatch, Size
-from clustercaps.losses import margin_loss, mask_capsules, reconstruction_loss
-from clustercaps.models.base import ImageClassifier, Lesson
-from clustercaps.models.preset import Preset
-from clustercaps.primary import PrimaryCapsules, conv_size
+from clustercaps.layers.decoders import FullyConnectedDecoder
+from clustercaps.layers.primary import PrimaryCapsules
+from clustercaps.layers.votes import VectorVotes
+from clustercaps.models.base import ClassCapsules, LengthClassifier
+from clustercaps.models.preset import Preset, Recipe
 from clustercaps.routing import Routed, create_routing
-from clustercaps.routing.squash import length
-from clustercaps.votes import VectorVotes
-
-ClassCapsules = Float[Tensor, "batch classes dim"]
-
-
-class LengthClassifier(ImageClassifier):
-    """A network with a capsule per class: its length is the score; a decoder draws from it.
-
-    Subclasses define `forward_features` to class capsules [B, num_classes, dim], and `decoder`,
-    which may be None.
-
-    Args:
-        num_classes: Classes, at least 1: they are capsules.
-        in_chans: Colour channels.
-        img_size: Height and width of the images.
-        reconstruction: Weight of the squared error of the drawn image, summed over its pixels.
-    """
-
-    decoder: nn.Module | None
-
-    def __init__(
-        self, num_classes: int, in_chans: int, img_size: Size, reconstruction: float
-    ) -> None:
-        super().__init__(num_classes, in_chans, img_size)
-        at_least("num_classes", num_classes, 1)
-        if reconstruction < 0:
-            raise ValueError(f"reconstruction must not be negative, got {reconstruction}")
-        self.reconstruction = reconstruction
-
-    def forward_head(self, features: ClassCapsules, pre_logits: bool = False) -> Tensor:
-        """Class capsules to their lengths; with `pre_logits`, to the flat vector of all."""
-        return features.flatten(1) if pre_logits else length(features)
-
-    def reconstruct(
-        self, features: ClassCapsules, labels: Int[Tensor, " batch"] | None = None
-    ) -> ImageBatch:
-        """Draw each image from one class capsule: that of its label, or the predicted one."""
-        if self.decoder is None:
-            raise ValueError("this network was built without a decoder; build it with decoder=True")
-        if labels is None:
-            labels = self.forward_head(features).argmax(1)
-        return self.decoder(mask_capsules(features, labels))
-
-    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
-        """Margin loss, and the squared error of the image drawn from the true class."""
-        features = self.forward_features(lesson.images)
-        # Margins in half precision would be lost in rounding.
-        lengths = self.forward_head(features).float()
-        loss = margin_loss(lengths, lesson.labels)
-        if self.decoder is not None and self.reconstruction:
-            drawn = self.reconstruct(features, lesson.labels)
-            loss = loss + self.reconstruction * reconstruction_loss(drawn, lesson.pixels)
-        return loss, lengths
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Fresh class capsules and decoder for that many classes; the rest keeps its weights."""
-        at_least("num_classes", num_classes, 1)
-        self.set_num_classes(num_classes)
-        fresh = type(self)(**self.settings)
-        like = next(self.parameters())
-        fresh.to(device=like.device, dtype=like.dtype)
-        kept = {
-            name: tensor
-            for name, tensor in self.state_dict().items()
-            if name in fresh.state_dict() and fresh.state_dict()[name].shape == tensor.shape
-        }
-        fresh.load_state_dict(kept, strict=False)
-        for name, module in fresh.named_children():
-            setattr(self, name, module)
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 
 class CapsNet(LengthClassifier):
@@ -151,8 +79,22 @@ class CapsNet(LengthClassifier):
         return self.routing(self.votes(children))
 
 
+# Sabour et al. 2017, from the authors' code: 0.96 every 2,000 steps of 128 images is every 4.27
+# epochs of MNIST; 300,000 steps are 640 epochs.
+RECIPE: Recipe = {
+    "epochs": 640,
+    "batch_size": 128,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "schedule": "exponential",
+    "lr_decay": 0.96,
+    "decay_epochs": 4.27,
+    "lr_floor": 1e-6,
+    "weight_decay": 0.0,
+}
+
 PRESETS = {
-    "capsnet": Preset(CapsNet, "dynamic routing (Sabour 2017), MNIST form"),
+    "capsnet": Preset(CapsNet, "dynamic routing (Sabour 2017), MNIST form", recipe=RECIPE),
     "capsnet_cifar10": Preset(
         CapsNet,
         "dynamic routing, CIFAR-10 form: 24x24 crops, 64 types, leaky, no decoder",
@@ -164,11 +106,13 @@ PRESETS = {
             "routing_options": {"leaky": True, "bias": True},
             "decoder": False,
         },
+        recipe=RECIPE,
     ),
     "capsnet_smallnorb": Preset(
         CapsNet,
         "dynamic routing, smallNORB form",
         {"num_classes": 5, "in_chans": 2, "img_size": 32},
+        recipe=RECIPE,
     ),
     "capsnet_svhn": Preset(
         CapsNet,
@@ -182,5 +126,6 @@ PRESETS = {
             "dim": 8,
             "decoder": False,
         },
+        recipe=RECIPE,
     ),
 }

@@ -12,14 +12,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.decoders import DenseDecoder
-from clustercaps.errors import at_least
-from clustercaps.layers import ImageBatch, Size
-from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
-from clustercaps.models.preset import Preset
-from clustercaps.primary import PrimaryCapsules
+from clustercaps.layers.decoders import DenseDecoder
+from clustercaps.layers.primary import PrimaryCapsules
+from clustercaps.layers.votes import VectorVotes
+from clustercaps.models.base import ClassCapsules, LengthClassifier
+from clustercaps.models.preset import Preset, Recipe
 from clustercaps.routing import Routed, create_routing
-from clustercaps.votes import VectorVotes
+from clustercaps.utils.errors import at_least
+from clustercaps.utils.sizes import ImageBatch, Size
 
 # The authors' epsilon of batch norm.
 NORM_EPS = 1.1e-5
@@ -117,6 +117,18 @@ class DCNet(LengthClassifier):
         return self.routing(self.votes(self.primary(self.block(images))))
 
 
+# Phaye et al. 2018, from the authors' code; the number of epochs is our choice.
+RECIPE: Recipe = {
+    "epochs": 100,
+    "batch_size": 100,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "schedule": "exponential",
+    "lr_decay": 0.9,
+    "decay_epochs": 1.0,
+    "weight_decay": 0.0,
+}
+
 PRESETS = {
-    "dcnet": Preset(DCNet, "dynamic routing above dense convolutions (Phaye 2018)"),
+    "dcnet": Preset(DCNet, "dynamic routing above dense convolutions (Phaye 2018)", recipe=RECIPE),
 }

@@ -14,17 +14,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clustercaps.decoders import DenseDecoder
-from clustercaps.layers import ImageBatch, Size
+from clustercaps.layers.decoders import DenseDecoder
+from clustercaps.layers.primary import PrimaryCapsules
+from clustercaps.layers.votes import VectorVotes
 from clustercaps.losses import margin_loss, reconstruction_loss
-from clustercaps.models.base import Lesson
-from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
-from clustercaps.models.peers.dcnet import DenseBlock
+from clustercaps.models.base import ClassCapsules, LengthClassifier, TrainingBatch
+from clustercaps.models.peers.dcnet import RECIPE, DenseBlock
 from clustercaps.models.preset import Preset
-from clustercaps.primary import PrimaryCapsules, conv_size
 from clustercaps.routing import create_routing
 from clustercaps.routing.squash import length
-from clustercaps.votes import VectorVotes
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 # Side of the window of each level's primary capsules.
 KERNELS = (5, 5, 3)
@@ -106,18 +105,22 @@ class DCNet3(LengthClassifier):
         layers = zip(levels, self.votes, self.routings, strict=True)
         return torch.cat([routing(votes(level)).capsules for level, votes, routing in layers], 2)
 
-    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+    def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Four margin losses, and the squared error of the first channel, drawn."""
-        features = self.forward_features(lesson.images)
+        features = self.forward_features(batch.images)
         loss = torch.stack(
-            [margin_loss(length(part), lesson.labels) for part in features.split(self.dims, 2)]
+            [margin_loss(length(part), batch.labels) for part in features.split(self.dims, 2)]
         ).sum(0)
         if self.decoder is not None and self.reconstruction:
-            drawn = self.reconstruct(features, lesson.labels)
-            loss = loss + self.reconstruction * reconstruction_loss(drawn, lesson.pixels[:, :1])
+            drawn = self.reconstruct(features, batch.labels)
+            loss = loss + self.reconstruction * reconstruction_loss(drawn, batch.pixels[:, :1])
         return loss, self.forward_head(features)
 
 
 PRESETS = {
-    "dcnet3": Preset(DCNet3, "DCNet with three levels (Phaye 2018), CIFAR-10 form"),
+    "dcnet3": Preset(
+        DCNet3,
+        "DCNet with three levels (Phaye 2018), CIFAR-10 form",
+        recipe={**RECIPE, "batch_size": 64},
+    ),
 }

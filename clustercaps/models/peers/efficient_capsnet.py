@@ -15,15 +15,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from clustercaps.decoders import ConvolutionalDecoder, FullyConnectedDecoder
-from clustercaps.errors import at_least, unknown
-from clustercaps.layers import ImageBatch, Size, show_size
-from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
-from clustercaps.models.peers.sizes import size_after
-from clustercaps.models.preset import Preset
+from clustercaps.layers.decoders import ConvolutionalDecoder, FullyConnectedDecoder
+from clustercaps.layers.votes import VectorVotes
+from clustercaps.models.base import ClassCapsules, LengthClassifier
+from clustercaps.models.preset import Preset, Recipe
 from clustercaps.routing import Routed, create_routing
 from clustercaps.routing.squash import squash_exponential
-from clustercaps.votes import VectorVotes
+from clustercaps.utils.errors import at_least, unknown
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size, show_size, windows_along
 
 # Cutting a normal distribution off at two deviations leaves this share of its deviation.
 TRUNCATED = 0.87962566103423978
@@ -81,13 +80,14 @@ class EfficientCapsNet(LengthClassifier):
         for number, (out, kernel, stride) in enumerate(
             zip(widths, kernels, strides, strict=True), 1
         ):
-            size = size_after(f"convolution {number} of {len(widths)}", size, kernel, stride)
+            size = conv_size(size, kernel, stride, layer=f"convolution {number} of {len(widths)}")
             layers += [he_conv(chans, out, (kernel, kernel), stride), *activation(norm, out)]
             chans = out
         self.layers = nn.Sequential(*layers)
         window = size if primary_kernel is None else (primary_kernel, primary_kernel)
         left = [
-            (side - kernel) // primary_stride + 1 for side, kernel in zip(size, window, strict=True)
+            windows_along(side, kernel, primary_stride)
+            for side, kernel in zip(size, window, strict=True)
         ]
         if left != [1, 1]:
             raise ValueError(
@@ -159,9 +159,24 @@ def activation(norm: str, chans: int) -> tuple[nn.Module, nn.Module]:
     raise KeyError(unknown("norm", norm, ("batch", "instance")))
 
 
+# Mazzia et al. 2021, from the authors' code: 0.97 every epoch down to a tenth of the first rate.
+RECIPE: Recipe = {
+    "epochs": 150,
+    "batch_size": 16,
+    "optimizer": "adam",
+    "lr": 5e-4,
+    "schedule": "exponential",
+    "lr_decay": 0.97,
+    "decay_epochs": 1.0,
+    "lr_floor": 5e-5,
+    "weight_decay": 0.0,
+}
+
 PRESETS = {
     "efficient_capsnet": Preset(
-        EfficientCapsNet, "self-attention routing (Efficient-CapsNet, Mazzia 2021), MNIST form"
+        EfficientCapsNet,
+        "self-attention routing (Efficient-CapsNet, Mazzia 2021), MNIST form",
+        recipe=RECIPE,
     ),
     "efficient_capsnet_smallnorb": Preset(
         EfficientCapsNet,
@@ -175,5 +190,6 @@ PRESETS = {
             "norm": "instance",
             "draw_by_convolutions": True,
         },
+        recipe=RECIPE,
     ),
 }

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from clustercaps.layers import Size
 from clustercaps.losses import spread_loss, spread_margin
-from clustercaps.models.base import Lesson
+from clustercaps.models.base import TrainingBatch
 from clustercaps.models.peers.matrix_capsules import MatrixCapsNet
-from clustercaps.models.preset import Preset
+from clustercaps.models.preset import Preset, Recipe
+from clustercaps.utils.sizes import Size
 
 # What a number of a vote costs in the authors' code, times its learned bias.
 UNIT_COST = (math.log(2 * math.pi) + 1) / 2
@@ -99,32 +99,56 @@ class EMCapsNet(MatrixCapsNet):
         _draw(self.primary.poses.weight, 0.5)
         _draw(self.primary.logits.weight, 3.0)
 
-    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+    def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Spread loss with the margin of this step."""
-        activations = self(lesson.images)
-        margin = spread_margin(lesson.step, pace=self.margin_pace)
-        return spread_loss(activations, lesson.labels, margin), activations
+        activations = self(batch.images)
+        margin = spread_margin(batch.step, pace=self.margin_pace)
+        return spread_loss(activations, batch.labels, margin), activations
 
 
 def _draw(weight: Tensor, std: float) -> None:
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
 
 
+# Hinton et al. 2018. Batches, decay of 0.96 every 20,000 steps, weight penalty and 2,000,000 steps
+# from the authors' code; the learning rate from what an author answered (the code has 0.01). Steps
+# are counted in epochs of smallNORB, 24,300 images.
+RECIPE: Recipe = {
+    "epochs": 5264,
+    "batch_size": 64,
+    "optimizer": "adam",
+    "lr": 3e-3,
+    "schedule": "exponential",
+    "lr_decay": 0.96,
+    "decay_epochs": 52.6,
+    "weight_decay": 2e-7,
+}
+
+# The same steps in epochs of 50,000 and of 60,000 images.
+CIFAR10_RECIPE: Recipe = {**RECIPE, "epochs": 2558, "decay_epochs": 25.6}
+
+MNIST_RECIPE: Recipe = {**RECIPE, "epochs": 2132, "decay_epochs": 21.3}
+
 PRESETS = {
-    "em_smallnorb": Preset(EMCapsNet, "EM routing (Hinton 2018), smallNORB form, 4x4 poses"),
+    "em_smallnorb": Preset(
+        EMCapsNet, "EM routing (Hinton 2018), smallNORB form, 4x4 poses", recipe=RECIPE
+    ),
     "em_small": Preset(
         EMCapsNet,
         "EM routing, small smallNORB form",
         {"width": 64, "types": [8, 16, 16]},
+        recipe=RECIPE,
     ),
     "em_cifar10": Preset(
         EMCapsNet,
         "EM routing, CIFAR-10 form: 256 channels",
         {"num_classes": 10, "in_chans": 3, "width": 256},
+        recipe=CIFAR10_RECIPE,
     ),
     "em_mnist": Preset(
         EMCapsNet,
         "EM routing, MNIST form",
         {"num_classes": 10, "in_chans": 1, "img_size": 28},
+        recipe=MNIST_RECIPE,
     ),
 }

@@ -10,13 +10,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clustercaps.errors import at_least
-from clustercaps.layers import ImageBatch, Size
 from clustercaps.models.base import ImageClassifier
-from clustercaps.models.peers.sizes import size_after
-from clustercaps.models.preset import Preset
+from clustercaps.models.preset import Preset, Recipe
 from clustercaps.routing.base import Routed
 from clustercaps.routing.heinsen import HeinsenRouting
+from clustercaps.utils.errors import at_least
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 
 class HeinsenCapsules(nn.Module):
@@ -100,7 +99,7 @@ class HeinsenNet(ImageClassifier):
         chans = in_chans + 2
         layers: list[nn.Module] = []
         for number, stride in enumerate(strides, 1):
-            size = size_after(f"convolution {number} of {len(strides)}", size, 3, stride)
+            size = conv_size(size, 3, stride, layer=f"convolution {number} of {len(strides)}")
             layers += [nn.BatchNorm2d(chans), nn.Conv2d(chans, width, 3, stride), nn.SiLU()]
             chans = width
         self.layers = nn.Sequential(*layers)
@@ -153,4 +152,21 @@ class HeinsenNet(ImageClassifier):
         self.classes.to(device=like.device, dtype=like.dtype)
 
 
-PRESETS = {"heinsen_smallnorb": Preset(HeinsenNet, "Heinsen's routing (2019), smallNORB form")}
+# Heinsen 2019, from the author's notebook, without its mixing of pairs of images (mixup). Its rate
+# rises and falls in one cycle; our cosine after five epochs of warm-up stands in for it, and no
+# weight decay is our choice.
+RECIPE: Recipe = {
+    "epochs": 50,
+    "batch_size": 20,
+    "optimizer": "radam",
+    "lr": 5e-4,
+    "schedule": "cosine",
+    "warmup_epochs": 5.0,
+    "weight_decay": 0.0,
+}
+
+PRESETS = {
+    "heinsen_smallnorb": Preset(
+        HeinsenNet, "Heinsen's routing (2019), smallNORB form", recipe=RECIPE
+    )
+}

@@ -12,14 +12,12 @@ the authors' is no longer to be had. The paper's mixing of images is left out.
 import torch
 from torch import Tensor, nn
 
-from clustercaps.decoders import FullyConnectedDecoder
-from clustercaps.layers import ImageBatch, Size
+from clustercaps.layers.decoders import FullyConnectedDecoder
 from clustercaps.losses import centripetal_loss, reconstruction_loss
-from clustercaps.models.base import Lesson
-from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
-from clustercaps.models.preset import Preset
-from clustercaps.primary import conv_size
+from clustercaps.models.base import ClassCapsules, LengthClassifier, TrainingBatch
+from clustercaps.models.preset import UNKNOWN_RECIPE, Preset
 from clustercaps.routing.squash import length
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 
 class HitNet(LengthClassifier):
@@ -78,14 +76,14 @@ class HitNet(LengthClassifier):
         """Class capsules to minus their distances from the centre: the nearest scores highest."""
         return features.flatten(1) if pre_logits else -length(features - 0.5)
 
-    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+    def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Centripetal loss, and the squared error of the image drawn from the true class."""
-        features = self.forward_features(lesson.images)
+        features = self.forward_features(batch.images)
         scores = self.forward_head(features)
-        loss = centripetal_loss(-scores, lesson.labels, self.dim, ghosts=self.ghosts)
+        loss = centripetal_loss(-scores, batch.labels, self.dim, ghosts=self.ghosts)
         if self.decoder is not None and self.reconstruction:
-            drawn = self.reconstruct(features, lesson.labels)
-            loss = loss + self.reconstruction * reconstruction_loss(drawn, lesson.pixels)
+            drawn = self.reconstruct(features, batch.labels)
+            loss = loss + self.reconstruction * reconstruction_loss(drawn, batch.pixels)
         return loss, scores
 
     def prototypes(self) -> ImageBatch:
@@ -98,6 +96,9 @@ class HitNet(LengthClassifier):
 
 PRESETS = {
     "hitnet": Preset(
-        HitNet, "Hit-or-Miss capsules (Deliege 2018), no routing", reconstruction=True
+        HitNet,
+        "Hit-or-Miss capsules (Deliege 2018), no routing",
+        reconstruction=True,
+        recipe=UNKNOWN_RECIPE,
     ),
 }

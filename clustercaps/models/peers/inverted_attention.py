@@ -11,17 +11,12 @@ the small network of 560 K parameters; `inverted_attention` is the reading that 
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.errors import at_least, unknown
-from clustercaps.layers import ImageBatch, Size
+from clustercaps.layers.inverted import CapsuleLayerNorm, InvertedCapsules, InvertedCapsules2d
+from clustercaps.layers.resnet import ResNetFront
 from clustercaps.models.base import ImageClassifier
-from clustercaps.models.peers.inverted_layers import (
-    CapsuleNorm,
-    InvertedCapsules,
-    InvertedCapsules2d,
-)
-from clustercaps.models.peers.resnet import ResNetFront
-from clustercaps.models.peers.sizes import size_after
-from clustercaps.models.preset import Preset
+from clustercaps.models.preset import Preset, Recipe
+from clustercaps.utils.errors import at_least, unknown
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 
 class InvertedAttentionNet(ImageClassifier):
@@ -71,20 +66,20 @@ class InvertedAttentionNet(ImageClassifier):
         self.iterations, self.concurrent = iterations, concurrent
         if front == "simple":
             self.front: nn.Module = nn.Sequential(nn.Conv2d(in_chans, width, 3, 2, 1), nn.ReLU())
-            size = size_after("the front", self.img_size, 3, 2, 1)
+            size = conv_size(self.img_size, 3, 2, 1, layer="the front")
         elif front == "resnet":
             at_least("width", width, 2)
             resnet = ResNetFront(in_chans, [(width // 2, 3), (width, 4)], learned_shortcut=True)
             self.front, size = resnet, resnet.out_size(self.img_size)
         else:
             raise KeyError(unknown("front", front, ("simple", "resnet")))
-        size = size_after("the primary capsules", size, primary_kernel, primary_stride)
+        size = conv_size(size, primary_kernel, primary_stride, layer="the primary capsules")
         self.primary = nn.Conv2d(width, types * dim, primary_kernel, primary_stride, bias=False)
-        self.primary_norm = CapsuleNorm(dim)
+        self.primary_norm = CapsuleLayerNorm(dim)
         self.types, self.dim, self.matrix, self.checkpoint = types, dim, matrix, checkpoint
         layers = []
         for number, stride in enumerate(strides, 1):
-            size = size_after(f"capsule layer {number} of {len(strides)}", size, 3, stride)
+            size = conv_size(size, 3, stride, layer=f"capsule layer {number} of {len(strides)}")
             layers.append(InvertedCapsules2d(types, dim, types, dim, 3, stride, matrix, checkpoint))
         self.child_count = types * size[0] * size[1]
         if hidden:
@@ -137,15 +132,30 @@ class InvertedAttentionNet(ImageClassifier):
         self.head.to(device=like.device, dtype=like.dtype)
 
 
+# Tsai et al. 2020, from the authors' code, for CIFAR-10.
+RECIPE: Recipe = {
+    "epochs": 350,
+    "batch_size": 128,
+    "optimizer": "sgd",
+    "lr": 0.1,
+    "momentum": 0.9,
+    "schedule": "step",
+    "lr_decay": 0.1,
+    "drops": "150/350,250/350",
+    "weight_decay": 5e-4,
+}
+
 PRESETS = {
     "inverted_attention": Preset(
         InvertedAttentionNet,
         "inverted attention (Tsai 2020), one convolution before it",
         reconstruction=True,
+        recipe=RECIPE,
     ),
     "inverted_attention_resnet": Preset(
         InvertedAttentionNet,
         "inverted attention (Tsai 2020) after a ResNet, CIFAR-10 form",
         {"front": "resnet", "width": 128},
+        recipe=RECIPE,
     ),
 }

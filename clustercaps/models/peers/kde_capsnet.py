@@ -16,14 +16,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.errors import at_least
-from clustercaps.layers import ImageBatch, Size
-from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
-from clustercaps.models.preset import Preset
-from clustercaps.primary import PrimaryCapsules, conv_size
+from clustercaps.layers.primary import PrimaryCapsules
+from clustercaps.layers.votes import VectorVotes
+from clustercaps.models.base import ClassCapsules, LengthClassifier
+from clustercaps.models.preset import UNKNOWN_RECIPE, Preset
 from clustercaps.routing import Routed, create_routing
 from clustercaps.routing.squash import length
-from clustercaps.votes import VectorVotes
+from clustercaps.utils.errors import at_least
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 
 class WindowVotes(nn.Module):
@@ -151,7 +151,10 @@ class KDECapsNet(LengthClassifier):
 
 PRESETS = {
     "frms_capsnet": Preset(
-        KDECapsNet, "mean-shift routing (Zhang 2018), about 1.2M parameters", reconstruction=True
+        KDECapsNet,
+        "mean-shift routing (Zhang 2018), about 1.2M parameters",
+        reconstruction=True,
+        recipe=UNKNOWN_RECIPE,
     ),
     "frem_capsnet": Preset(
         KDECapsNet,
@@ -159,5 +162,6 @@ PRESETS = {
         # The first width is about the distance of the first votes to their mean.
         {"routing": "frem", "routing_options": {"bandwidth": 2.0}, "vote_std": 0.5},
         reconstruction=True,
+        recipe=UNKNOWN_RECIPE,
     ),
 }

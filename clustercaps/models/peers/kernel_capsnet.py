@@ -17,13 +17,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clustercaps.errors import at_least
-from clustercaps.gaussian_process import ClassProcesses
-from clustercaps.layers import ImageBatch, Size
+from clustercaps.layers.gaussian_process import ClassProcesses
 from clustercaps.losses import negative_elbo, reconstruction_loss
-from clustercaps.models.base import Lesson
-from clustercaps.models.peers.capsnet import CapsNet, ClassCapsules
-from clustercaps.models.preset import Preset
+from clustercaps.models.base import ClassCapsules, TrainingBatch
+from clustercaps.models.peers.capsnet import CapsNet
+from clustercaps.models.preset import UNKNOWN_RECIPE, Preset
+from clustercaps.utils.errors import at_least
+from clustercaps.utils.sizes import ImageBatch, Size
 
 
 class KernelCapsNet(CapsNet):
@@ -101,17 +101,17 @@ class KernelCapsNet(CapsNet):
         _, variances = self.processes(features)
         return self.forward_head(features).exp(), variances
 
-    def training_loss(self, lesson: Lesson) -> tuple[Tensor, Tensor]:
+    def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
         """Minus the evidence lower bound, and the squared error of the image drawn."""
-        features = self.forward_features(lesson.images)
+        features = self.forward_features(batch.images)
         means, variances = self.processes(features)
         noise = torch.randn(self.train_samples, *means.shape, device=means.device).to(means.dtype)
         draws = draw(means, variances, noise)
-        chosen = draws.mean(0).gather(1, lesson.labels.unsqueeze(1)).squeeze(1)
-        loss = negative_elbo(chosen, self.processes.divergence(), lesson.train_images)
+        chosen = draws.mean(0).gather(1, batch.labels.unsqueeze(1)).squeeze(1)
+        loss = negative_elbo(chosen, self.processes.divergence(), batch.train_images)
         if self.decoder is not None and self.reconstruction:
-            drawn = self.reconstruct(features, lesson.labels)
-            loss = loss + self.reconstruction * reconstruction_loss(drawn, lesson.pixels)
+            drawn = self.reconstruct(features, batch.labels)
+            loss = loss + self.reconstruction * reconstruction_loss(drawn, batch.pixels)
         return loss, mean_probability(draws)
 
 
@@ -137,5 +137,6 @@ PRESETS = {
         KernelCapsNet,
         "Gaussian processes on class capsules (Killian 2019)",
         reconstruction=True,
+        recipe=UNKNOWN_RECIPE,
     ),
 }

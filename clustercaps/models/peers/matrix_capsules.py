@@ -12,18 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from clustercaps.errors import unknown
-from clustercaps.layers import ImageBatch, Size
-from clustercaps.matrix_layers import (
-    CapsuleNorm,
+from clustercaps.layers.matrix import (
+    CapsuleBatchNorm,
     MatrixClassCapsules,
     MatrixConvCapsules,
     PrimaryMatrixCapsules,
 )
+from clustercaps.layers.votes import CoordinateAddition, receptive_centres
 from clustercaps.models.base import ImageClassifier
-from clustercaps.primary import conv_size
 from clustercaps.routing import Routed, get_routing
-from clustercaps.votes import CoordinateAddition, receptive_centres
+from clustercaps.utils.errors import unknown
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 # Kernel size and stride of the layers that shrink the maps.
 LAYERS = {"conv": (5, 2), "capsules 1": (3, 2), "capsules 2": (3, 1)}
@@ -84,7 +83,7 @@ class MatrixCapsNet(ImageClassifier):
             )
         if coordinates not in ("centres", "fractions", "none"):
             raise KeyError(unknown("coordinates", coordinates, ("centres", "fractions", "none")))
-        sizes = map_sizes(self.img_size)
+        sizes = matrix_map_sizes(self.img_size)
         kernel_size, stride = LAYERS["conv"]
         self.conv = nn.Conv2d(in_chans, width, kernel_size, stride, bias=not batch_norm)
         self.conv_norm = nn.BatchNorm2d(width) if batch_norm else nn.Identity()
@@ -93,7 +92,7 @@ class MatrixCapsNet(ImageClassifier):
         self.primary = PrimaryMatrixCapsules(
             width, types[0], side, kind.takes_activations, primary_bias, primary_shift
         )
-        self.primary_norm = CapsuleNorm(types[0], affine=True) if batch_norm else None
+        self.primary_norm = CapsuleBatchNorm(types[0], affine=True) if batch_norm else None
         shared: dict[str, Any] = {
             "routing": routing,
             "side": side,
@@ -180,7 +179,7 @@ class MatrixCapsNet(ImageClassifier):
         self.classes = self._class_capsules().to(device=like.device, dtype=like.dtype)
 
 
-def map_sizes(img_size: tuple[int, int]) -> list[tuple[int, int]]:
+def matrix_map_sizes(img_size: tuple[int, int]) -> list[tuple[int, int]]:
     """Sizes of the maps of primary capsules and the two layers above."""
     sizes, size = [], img_size
     for name, (kernel_size, stride) in LAYERS.items():

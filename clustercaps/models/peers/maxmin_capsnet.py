@@ -5,7 +5,7 @@ arXiv 1903.09662, 2019. Layers and size are those of `capsnet`. The axis of the 
 reading; `routing_options={"axis": "children"}` is the other.
 """
 
-from clustercaps.models.peers.capsnet import CapsNet
+from clustercaps.models.peers.capsnet import RECIPE, CapsNet
 from clustercaps.models.preset import Preset
 
 PRESETS = {
@@ -15,5 +15,7 @@ PRESETS = {
         # Couplings near 1 add up ten times as much as a softmax over ten classes.
         {"routing": "max_min", "vote_std": 0.01},
         reconstruction=True,
+        # Ours: at the rate of dynamic routing all lengths saturate and nothing is learned.
+        recipe={**RECIPE, "lr": 1e-4},
     ),
 }

@@ -18,15 +18,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clustercaps.errors import at_least, unknown
-from clustercaps.layers import ImageBatch, Size
-from clustercaps.models.peers.capsnet import ClassCapsules, LengthClassifier
-from clustercaps.models.preset import Preset
-from clustercaps.primary import conv_size
+from clustercaps.layers.votes import VectorVotes
+from clustercaps.models.base import ClassCapsules, LengthClassifier
+from clustercaps.models.preset import Preset, Recipe
 from clustercaps.routing.base import Routed, Routing, Votes, agreement, weighted_votes
 from clustercaps.routing.dynamic import DynamicRouting
 from clustercaps.routing.squash import length, squash
-from clustercaps.votes import VectorVotes
+from clustercaps.utils.errors import at_least, unknown
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 # Numbers in the capsules of the three depths.
 DIMS = (4, 8, 12)
@@ -187,16 +186,28 @@ ROUTINGS_OVER: dict[str, Callable[[int, int, int, int], Routing]] = {
     "parents": DynamicRouting,
 }
 
+# Xiang et al. 2018, from the authors' script; it names no schedule.
+RECIPE: Recipe = {
+    "epochs": 50,
+    "batch_size": 128,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "schedule": "constant",
+    "weight_decay": 1e-5,
+}
+
 PRESETS = {
     "ms_capsnet": Preset(
         MSCapsNet,
         "capsules of three depths (Xiang 2018), for 32x32 images",
         reconstruction=True,
+        recipe=RECIPE,
     ),
     "ms_capsnet_28": Preset(
         MSCapsNet,
         "capsules of three depths, for 28x28 grey images",
         {"in_chans": 1, "img_size": 28, "kernel_size": 9},
         reconstruction=True,
+        recipe=RECIPE,
     ),
 }

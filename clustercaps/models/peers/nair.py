@@ -7,12 +7,13 @@ literature quotes 8.2M for all. How the images were prepared, and how long it tr
 """
 
 from clustercaps.models.peers.capsnet import CapsNet
-from clustercaps.models.preset import Preset
+from clustercaps.models.preset import UNKNOWN_RECIPE, Preset
 
 PRESETS = {
     "nair": Preset(
         CapsNet,
         "dynamic routing as stress test (Nair 2018): the MNIST form on any image",
         {"in_chans": 3, "img_size": 32},
+        recipe=UNKNOWN_RECIPE,
     ),
 }

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clustercaps.errors import unknown
-from clustercaps.layers import Size
 from clustercaps.models.peers.matrix_capsules import MatrixCapsNet
-from clustercaps.models.preset import Preset
+from clustercaps.models.preset import Preset, Recipe
+from clustercaps.utils.errors import unknown
+from clustercaps.utils.sizes import Size
 
 
 class StarCapsReconstruction(MatrixCapsNet):
@@ -88,16 +88,28 @@ class StarCapsReconstruction(MatrixCapsNet):
         return features.sum(2) if self.readout is None else self.readout(features).squeeze(2)
 
 
+# Ahmed and Torresani 2019: the recipe is not public. All of this is our choice.
+RECIPE: Recipe = {
+    "epochs": 300,
+    "batch_size": 64,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "schedule": "cosine",
+    "weight_decay": 0.0,
+}
+
 PRESETS = {
     "star": Preset(
         StarCapsReconstruction,
         "attentive routing after STAR-Caps (Ahmed 2019), smallNORB form",
         reconstruction=True,
+        recipe=RECIPE,
     ),
     "star_cifar10": Preset(
         StarCapsReconstruction,
         "attentive routing after STAR-Caps, CIFAR-10 form",
         {"num_classes": 10, "in_chans": 3},
         reconstruction=True,
+        recipe=RECIPE,
     ),
 }

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from clustercaps.layers import Size
 from clustercaps.models.peers.matrix_capsules import MatrixCapsNet
-from clustercaps.models.preset import Preset
+from clustercaps.models.preset import Preset, Recipe
+from clustercaps.utils.sizes import Size
 
 
 class VBCapsNet(MatrixCapsNet):
@@ -65,16 +65,29 @@ class VBCapsNet(MatrixCapsNet):
         nn.init.xavier_uniform_(self.primary.logits.weight)
 
 
+# Ribeiro et al. 2020, from the authors' code, which has no schedule.
+RECIPE: Recipe = {
+    "epochs": 300,
+    "batch_size": 128,
+    "optimizer": "adam",
+    "lr": 1e-3,
+    "schedule": "constant",
+    "weight_decay": 0.0,
+}
+
 PRESETS = {
     "vb_smallnorb": Preset(
-        VBCapsNet, "variational Bayes routing (Ribeiro 2020), smallNORB form {64,16,32,16}"
+        VBCapsNet,
+        "variational Bayes routing (Ribeiro 2020), smallNORB form {64,16,32,16}",
+        recipe=RECIPE,
     ),
     "vb_small": Preset(
-        VBCapsNet, "variational Bayes routing, {64,8,16,16}", {"types": [8, 16, 16]}
+        VBCapsNet, "variational Bayes routing, {64,8,16,16}", {"types": [8, 16, 16]}, recipe=RECIPE
     ),
     "vb_large": Preset(
         VBCapsNet,
         "variational Bayes routing, {64,32,32,32}",
         {"num_classes": 10, "in_chans": 3, "types": [32, 32, 32]},
+        recipe=RECIPE,
     ),
 }

@@ -1,0 +1,60 @@
+"""Put runs side by side: a table, and their learning curves in one figure.
+
+clustercaps compare runs/m1 runs/s1 --figure compare.png
+"""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The runs and the figure."""
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs")
+    parser.add_argument(
+        "--figure", type=Path, default=Path("compare.png"), help="(default: %(default)s)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the table and draw the curves."""
+    from clustercaps.training.figures import learning_curves
+    from clustercaps.training.run_folder import RunFolder
+    from clustercaps.utils.tables import text_table
+
+    rows, curves = [], {}
+    for path in arguments.runs:
+        folder = RunFolder(path)
+        settings, metrics = folder.settings, folder.metrics()
+        if settings is None:
+            raise ValueError(f"{path} holds no run")
+        result = folder.result
+        tested = [line["test_error"] for line in metrics if "test_error" in line]
+        rows.append(
+            [
+                str(path),
+                settings.model,
+                settings.data,
+                settings.recipe,
+                str(settings.seed),
+                f"{len(metrics)}/{settings.epochs}",
+                f"{result['parameters']:,}" if result else "-",
+                f"{metrics[-1]['seconds']:.0f}" if metrics else "-",
+                f"{tested[-1]:.2f}" if tested else "-",
+                "validation" if settings.validate else "test",
+            ]
+        )
+        curves[str(path)] = metrics
+    header = [
+        "run",
+        "model",
+        "data",
+        "recipe",
+        "seed",
+        "epochs",
+        "parameters",
+        "seconds",
+        "error %",
+        "on",
+    ]
+    print(text_table(header, rows))
+    print(f"\n{learning_curves(curves, arguments.figure)}")

@@ -1,0 +1,40 @@
+"""Train M1 on the Fashion-MNIST images inside the package, and draw what it learnt.
+
+The run goes to demo/; called again, it continues, or shows the finished run.
+"""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Where it goes, and how long it takes."""
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="(default: %(default)s)")
+    parser.add_argument("--epochs", type=int, help="default: as the fast recipe says")
+    parser.add_argument("--limit", type=int, default=0, help="train on this many images only")
+    parser.add_argument("--fresh", action="store_true", help="start anew")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train and report."""
+    from clustercaps.cli.train import report
+    from clustercaps.training import train
+    from clustercaps.training.settings import resolve
+    from clustercaps.training.signals import Stopped
+
+    changes = {"limit": arguments.limit}
+    if arguments.epochs is not None:
+        changes["epochs"] = arguments.epochs
+    settings = resolve("m1", "fashion-mnist-mini", "fast", **changes)
+    images = f"{arguments.limit or 10_000:,}"
+    print(f"M1, a capsule network with cluster routing, on {images} images of Fashion-MNIST")
+    try:
+        result = train(
+            settings, arguments.out, resume=not arguments.fresh, overwrite=arguments.fresh
+        )
+    except Stopped as stopped:
+        print(f"clustercaps: {stopped}")
+        return stopped.exit_code
+    report(arguments.out, result)
+    print(f"Try: clustercaps evaluate {arguments.out}")
+    return 0

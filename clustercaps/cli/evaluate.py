@@ -1,0 +1,50 @@
+"""Test a trained network on an image set.
+
+    clustercaps evaluate runs/m1
+    clustercaps evaluate runs/m1 --data fashion-mnist
+
+Prints error, top-5 error and a table by class, and draws the confusion matrix.
+"""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The run, and what to test it on."""
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("--data", help="image set (default: the run's own)")
+    parser.add_argument("--split", choices=["test", "train"], default="test")
+    parser.add_argument("--data-dir", help="folder with the official files of the data")
+    parser.add_argument("--figure", type=Path, help="where to draw the confusion matrix")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Test and report."""
+    from clustercaps.training.figures import confusion_figure
+    from clustercaps.training.finished import Trained
+    from clustercaps.utils.tables import text_table
+
+    trained = Trained.open(arguments.run_folder)
+    name = arguments.data or trained.settings.data
+    score = trained.score(trained.open_images(name, arguments.split, arguments.data_dir))
+    print(
+        f"{trained.settings.model} from {arguments.run_folder} on {name} {arguments.split}: error "
+        f"{score.error:.2f} % ({score.errors:,} of {score.total:,} images), top-5 error "
+        f"{score.top5_error:.2f} %, loss {score.loss:.4f}\n"
+    )
+    rows = []
+    for label, class_name in enumerate(trained.class_names):
+        row = score.confusion[label]
+        others = row.clone()
+        others[label] = 0
+        worst = int(others.argmax())
+        taken = f"{trained.class_names[worst]} ({int(others[worst])})" if others.any() else "-"
+        wrong, total = int(others.sum()), int(row.sum())
+        share = f"{100 * wrong / total:.2f}" if total else "-"
+        rows.append([class_name, f"{total:,}", f"{wrong:,}", share, taken])
+    print(text_table(["class", "images", "errors", "error %", "most often taken for"], rows))
+    safe_name = name.replace("/", "_").replace(":", "_")
+    default = arguments.run_folder / f"confusion-{safe_name}-{arguments.split}.png"
+    path = confusion_figure(score, trained.class_names, arguments.figure or default)
+    print(f"\n{path}")

@@ -1,0 +1,39 @@
+"""Classify image files with a trained network.
+
+    clustercaps predict runs/m1 shoe.png 'photos/*.jpg' folder/
+
+Images of any size are resized to what the network was trained on.
+"""
+
+import argparse
+from pathlib import Path
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The run and the images."""
+    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("images", nargs="+", help="image files, folders or quoted patterns")
+    parser.add_argument(
+        "--top", type=int, default=3, help="classes to name per image (default: %(default)s)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Print the likeliest classes of each image."""
+    from clustercaps.training.finished import Trained, find_images
+    from clustercaps.utils.errors import at_least
+    from clustercaps.utils.tables import text_table
+
+    at_least("--top", arguments.top, 1)
+    paths = find_images(arguments.images)
+    trained = Trained.open(arguments.run_folder)
+    top = min(arguments.top, len(trained.class_names))
+    rows = []
+    for path, probabilities in zip(paths, trained.predict(paths), strict=True):
+        best = probabilities.topk(top)
+        named = [
+            f"{trained.class_names[label]} {100 * probability:.1f} %"
+            for probability, label in zip(best.values.tolist(), best.indices.tolist(), strict=True)
+        ]
+        rows.append([str(path), *named])
+    print(text_table(["image", *(f"{place}." for place in range(1, top + 1))], rows))

@@ -1,0 +1,101 @@
+r"""Make a table or figure of the paper anew.
+
+    clustercaps reproduce ablation                     in some minutes, on two cores
+    clustercaps reproduce classification --budget full --cell 'm1/*' --seeds 0
+    clustercaps reproduce --list classification --budget full | xargs -d '\n' -P 4 -n 1 sh -c
+    clustercaps report                                 all results on one page
+
+Writes NAME-BUDGET.csv, .md, .png and .pdf into results/. What is there already is not measured
+again, and what was interrupted goes on. Results of other settings are refused, never mixed in.
+"""
+
+import argparse
+from pathlib import Path
+
+from clustercaps.experiments import BUDGETS, EXPERIMENTS
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to measure, how thoroughly, and where it goes."""
+    parser.add_argument(
+        "name",
+        nargs="?",
+        help="; ".join(f"{name}: {summary}" for name, summary in EXPERIMENTS.items()),
+    )
+    parser.add_argument(
+        "--budget",
+        choices=list(BUDGETS),
+        default="quick",
+        help="; ".join(f"{name}: {summary}" for name, summary in BUDGETS.items())
+        + " (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seeds", type=seed_numbers, metavar="0,1,2", help="default: as the budget says"
+    )
+    parser.add_argument(
+        "--cell",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="only these cells, such as m1/cifar10 or 'm1/*'; may be repeated",
+    )
+    parser.add_argument(
+        "--list",
+        action="store_true",
+        help="print one resumable command per cell and seed, for xargs or an array of jobs; "
+        "without NAME for every experiment",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("results"),
+        help="folder of the results; runs go to its sub-folder runs (default: %(default)s)",
+    )
+    parser.add_argument("--data-dir", help="folder with the official files of the data")
+    parser.add_argument(
+        "--workers", type=int, default=2, help="processes that read streamed images"
+    )
+    parser.add_argument(
+        "--fresh", action="store_true", help="measure anew what is stored or was begun"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure, or list what there is to measure."""
+    if arguments.name is None and not arguments.list:
+        raise ValueError(f"give an experiment: {', '.join(EXPERIMENTS)}; or --list")
+    from clustercaps.experiments.harness.run import Request, commands, reproduce
+    from clustercaps.training.signals import Stopped
+
+    def request(name: str) -> Request:
+        return Request(
+            name,
+            arguments.budget,
+            arguments.seeds,
+            tuple(arguments.cell),
+            arguments.out,
+            arguments.data_dir,
+            arguments.workers,
+            arguments.fresh,
+        )
+
+    if arguments.list:
+        for name in [arguments.name] if arguments.name else EXPERIMENTS:
+            print("\n".join(commands(request(name))))
+        return 0
+    try:
+        return reproduce(request(arguments.name))
+    except Stopped as stopped:
+        print(f"clustercaps: {stopped}; or give the same command again")
+        return stopped.exit_code
+
+
+def seed_numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers from 0, separated by commas."""
+    try:
+        seeds = tuple(int(part) for part in text.split(","))
+    except ValueError:
+        seeds = ()
+    if not seeds or min(seeds) < 0:
+        raise argparse.ArgumentTypeError(f"expected numbers such as 0,1,2, got {text!r}")
+    return tuple(dict.fromkeys(seeds))

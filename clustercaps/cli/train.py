@@ -1,0 +1,189 @@
+"""Train a network on an image set.
+
+    clustercaps train m1 --data fashion-mnist --recipe fast --epochs 30 --out runs/m1
+    clustercaps train s4 --data cifar10 --recipe paper --seeds 0,1,2 --out runs/s4
+    clustercaps train m1 --set votes=8 --set routing=uniform
+    clustercaps train --resume --out runs/m1
+    torchrun --nproc-per-node 2 -m clustercaps train m1 --data fashion-mnist
+
+The reported error is that of the last epoch, never of the best. Ctrl-C saves and says how to go on.
+"""
+
+import argparse
+import dataclasses
+import json
+import typing
+from pathlib import Path
+from typing import Any
+
+from clustercaps.training.settings import RECIPE_NAMES, TrainSettings, resolve
+
+# Given in other ways than by a flag of their own.
+SPECIAL = ("model", "data", "recipe", "model_settings")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A flag for every setting, and where the run goes."""
+    parser.add_argument("model", nargs="?", help="a name from `clustercaps models`")
+    parser.add_argument(
+        "--data",
+        default="fashion-mnist-mini",
+        help="a name from `clustercaps data list`, or folder:PATH (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--recipe",
+        choices=list(RECIPE_NAMES),
+        help="paper: as the network's own paper; fast: few epochs; strong: lowest error (default: "
+        "fast for cluster routing, paper for the others)",
+    )
+    parser.add_argument("--out", type=Path, help="the run's folder (default: runs/MODEL-DATA-...)")
+    parser.add_argument("--seeds", type=numbers, metavar="0,1,2", help="one run for each seed")
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out")
+    parser.add_argument("--overwrite", action="store_true", help="delete the run in --out first")
+    parser.add_argument("--data-dir", help="folder with the official files of the data")
+    parser.add_argument(
+        "--save-every",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="between checkpoints within an epoch (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--track", choices=["tensorboard", "wandb"], help="log there too, if it is installed"
+    )
+    parser.add_argument(
+        "--figures",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="draw learning curve, confusion matrix and routing weights at the end",
+    )
+    parser.add_argument(
+        "--workers", type=int, default=2, help="processes that read streamed images"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an argument of the network, such as votes=8",
+    )
+    settings = parser.add_argument_group("settings, which change what the recipe says")
+    hints = typing.get_type_hints(TrainSettings)
+    for each in dataclasses.fields(TrainSettings):
+        if each.name in SPECIAL:
+            continue
+        options: dict[str, Any] = {"default": argparse.SUPPRESS, "help": each.metadata["help"]}
+        if hints[each.name] is bool:
+            options["action"] = argparse.BooleanOptionalAction
+        else:
+            options |= {"type": hints[each.name], "metavar": hints[each.name].__name__.upper()}
+        settings.add_argument(f"--{each.name.replace('_', '-')}", **options)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, draw the figures, print the result."""
+    settings = chosen_settings(arguments)
+    check_tracker(arguments.track)
+    out = arguments.out or Path("runs") / (
+        f"{settings.model}-{settings.data.replace('/', '_').replace(':', '_')}-{settings.recipe}"
+        f"-{settings.epochs}" + ("" if arguments.seeds else f"-seed{settings.seed}")
+    )
+    from clustercaps.training import train, train_seeds
+    from clustercaps.training.signals import Stopped
+
+    options = {
+        "resume": arguments.resume,
+        "overwrite": arguments.overwrite,
+        "data_dir": arguments.data_dir,
+        "save_every": arguments.save_every,
+        "track": arguments.track,
+        "workers": arguments.workers,
+    }
+    try:
+        if arguments.seeds:
+            summary = train_seeds(settings, arguments.seeds, out, **options)
+            spread = "" if summary["sd"] is None else f" +- {summary['sd']:.2f}"
+            print(
+                f"{settings.model} on {settings.data}: {summary['split']} error "
+                f"{summary['mean']:.2f}{spread} % over seeds {summary['seeds']}, in {out}"
+            )
+            return 0
+        result = train(settings, out, **options)
+    except Stopped as stopped:
+        print(f"clustercaps: {stopped}")
+        return stopped.exit_code
+    report(out, result, arguments.figures, arguments.data_dir)
+    return 0
+
+
+def chosen_settings(arguments: argparse.Namespace) -> TrainSettings:
+    """The recipe with what the flags change; those of the run itself when only resuming."""
+    given = {
+        each.name: getattr(arguments, each.name)
+        for each in dataclasses.fields(TrainSettings)
+        if each.name not in SPECIAL and hasattr(arguments, each.name)
+    }
+    if arguments.model is None:
+        return stored_settings(arguments, given)
+    pairs = [text.partition("=") for text in arguments.set]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise ValueError(f"--set takes NAME=VALUE, got {name!r}")
+    network = {name: plain(value) for name, _, value in pairs}
+    return resolve(
+        arguments.model, arguments.data, arguments.recipe, model_settings=network, **given
+    )
+
+
+def stored_settings(arguments: argparse.Namespace, given: dict[str, Any]) -> TrainSettings:
+    """The settings of the run in --out, for `train --resume --out RUN`."""
+    if not arguments.resume or arguments.out is None:
+        raise ValueError("give a model, such as: clustercaps train m1 (or --resume --out RUN)")
+    from clustercaps.training.run_folder import RunFolder
+
+    stored = RunFolder(arguments.out).settings
+    if stored is None:
+        raise ValueError(f"{arguments.out} holds no run to resume")
+    return dataclasses.replace(stored, **given)
+
+
+def check_tracker(name: str | None) -> None:
+    """Refuse a tracker that is not installed, before any work starts."""
+    if name is not None:
+        from importlib.util import find_spec
+
+        if find_spec(name) is None:
+            raise ImportError(f"--track {name} needs that package: pip install {name}")
+
+
+def plain(text: str) -> Any:
+    """A value as JSON reads it, or else as text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def numbers(text: str) -> list[int]:
+    """Whole numbers separated by commas."""
+    return [int(part) for part in text.split(",")]
+
+
+def report(
+    out: Path, result: dict[str, Any], figures: bool = True, data_dir: str | None = None
+) -> None:
+    """Print a finished run's result and draw its figures, in the first of the processes."""
+    from accelerate import PartialState
+
+    from clustercaps.training.figures import draw_run
+
+    if not PartialState().is_main_process:
+        return
+    print(
+        f"{result['model']} on {result['data']}: {result['split']} error "
+        f"{result['test_error']:.2f} % ({result['test_errors']:,} of {result['test_images']:,} "
+        f"images) after epoch {result['epochs']}, {result['parameters']:,} parameters, "
+        f"{result['train_seconds']:.0f} s of training"
+    )
+    for path in draw_run(out, data_dir) if figures else []:
+        print(f"  {path}")

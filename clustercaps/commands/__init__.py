@@ -1,1 +1,0 @@
-"""The words of the `clustercaps` command, one module each."""

@@ -1,0 +1,1 @@
+"""How experiments are measured, stored and shown: cells, results, tables, figures, findings."""

@@ -1,0 +1,86 @@
+"""An experiment's results as a piece of Markdown: conditions, table, figure, differences."""
+
+from collections.abc import Sequence
+
+from clustercaps.experiments import BUDGETS
+from clustercaps.experiments.harness.cells import Experiment, Row
+
+# What a trained number is good for.
+MEANING = {
+    "smoke": " These numbers only show that the code runs.",
+    "quick": " This is a smaller task than the paper's: compare our numbers with each other, not "
+    "with the paper's.",
+    "night": "",
+    "full": "",
+}
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown; "-" for what there is not."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell or "-" for cell in line) + " |" for line in lines)
+
+
+def fragment(
+    name: str, experiment: Experiment, budget: str, rows: Sequence[Row], to_results: str = ""
+) -> str:
+    """The section of an experiment.
+
+    Args:
+        name: Of the experiment.
+        experiment: What it measures.
+        budget: Which results these are.
+        rows: The results.
+        to_results: Path from the page to the folder of the results, such as "../results/".
+    """
+    stem = f"{to_results}{name}-{budget}"
+    meaning = MEANING[budget] if any("epochs" in row for row in rows) else ""
+    found = experiment.finding(rows)
+    parts = [
+        f"## {experiment.title} ({budget})",
+        f"`clustercaps reproduce {name} --budget {budget}`: {BUDGETS[budget]}.{meaning}",
+        conditions(experiment, budget, rows),
+        experiment.table(rows, budget),
+        f"The paper says: {found.claim} Here this {found.verdict}: {found.evidence}"
+        if found
+        else "",
+        f"![{experiment.title}]({stem}.png)",
+        f"[CSV]({stem}.csv), [PDF]({stem}.pdf)",
+        experiment.notes,
+    ]
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+def conditions(experiment: Experiment, budget: str, rows: Sequence[Row]) -> str:
+    """On what, how long, with which seeds, on which machine and commit: a list."""
+    lines = []
+    trained = [row for row in rows if "epochs" in row]
+    if trained:
+        sets = dict.fromkeys((r["data"], r["train_images"], r["test_images"]) for r in trained)
+        lines.append(
+            "Data: " + ", ".join(f"{n} ({a:,} training and {b:,} test images)" for n, a, b in sets)
+        )
+        epochs = unique(trained, "epochs")
+        tested = " and ".join(unique(trained, "tested")) or "at the last epoch, never the best"
+        recipes = ", ".join(f"`{recipe}`" for recipe in unique(trained, "recipe"))
+        lines.append(
+            f"Seeds {', '.join(unique(trained, 'seed'))}; {', '.join(epochs)} epochs of the recipe "
+            f"{recipes}; tested {tested} (weights: "
+            f"{', '.join(unique(trained, 'weights'))})"
+        )
+        seconds = sum(row["train_seconds"] for row in trained)
+        lines.append(f"Time: {seconds:.0f} s of training in all")
+    lines.append(
+        f"Machine: {'; '.join(unique(rows, 'machine'))}; accelerator: "
+        f"{', '.join(unique(rows, 'accelerator'))}; torch {', '.join(unique(rows, 'torch'))}; "
+        f"commit {', '.join(unique(rows, 'commit'))}"
+    )
+    wanted = experiment.wanted(budget)
+    done = wanted & {(row["cell"], row["seed"]) for row in rows}
+    lines.append(f"Done: {len(done)} of {len(wanted)} cells and seeds")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def unique(rows: Sequence[Row], column: str) -> list[str]:
+    """The values of a column, each once, in order of appearance."""
+    return list(dict.fromkeys(str(row[column]) for row in rows if column in row))

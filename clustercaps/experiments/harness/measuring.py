@@ -1,0 +1,154 @@
+"""Cells that train a network, or leave it untrained, and then look at what it does with images."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from clustercaps import data
+from clustercaps.experiments.harness.cells import Cell, Row, Workspace
+from clustercaps.experiments.harness.trainings import train_once, training
+from clustercaps.models import ImageClassifier, create_model
+from clustercaps.training.settings import TrainSettings
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class View:
+    """A network in test mode and test images to look at it with.
+
+    Args:
+        model: The network.
+        images: Images ready for the network.
+        pixels: The same as numbers of 0 to 1, which a decoder should draw.
+        labels: Their classes.
+    """
+
+    model: ImageClassifier
+    images: Tensor
+    pixels: Tensor
+    labels: Tensor
+
+
+# What is measured: the view, the options of the cell and a source of chance to columns of its row.
+Look = Callable[[View, Mapping[str, Any], torch.Generator], Row]
+
+
+def measured_training(
+    id: str,
+    model: str,
+    data: str,
+    recipe: str,
+    look: Look,
+    options: Mapping[str, Any],
+    **changes: Any,
+) -> Cell:
+    """A cell that trains a network and then measures it.
+
+    Args:
+        id: Of the cell.
+        model: A name from `clustercaps models`.
+        data: A set held in memory, from `clustercaps data list`.
+        recipe: "paper" or "fast".
+        look: What to measure.
+        options: Of the measurement, JSON-plain; `images` says how many test images it has.
+        **changes: Settings that differ from the recipe's.
+    """
+    cell = training(id, model, data, recipe, partial(_train_and_look, look, options), **changes)
+    # Another measurement is another result, even of the same training.
+    return replace(cell, settings={**cell.settings, "measurement": dict(options)})
+
+
+def untrained(
+    id: str,
+    model: str,
+    data: str,
+    look: Look,
+    options: Mapping[str, Any],
+    model_settings: Mapping[str, Any] | None = None,
+) -> Cell:
+    """A cell that measures a network with the weights it is born with.
+
+    Args:
+        id: Of the cell.
+        model: A name from `clustercaps models`.
+        data: A set held in memory, from `clustercaps data list`.
+        look: What to measure.
+        options: Of the measurement, JSON-plain; `images` says how many test images it has.
+        model_settings: Arguments of the network that are not the defaults.
+    """
+    settings = {
+        **{"model": model, "data": data, "model_settings": dict(model_settings or {})},
+        "measurement": dict(options),
+    }
+    return Cell(id, settings, partial(_look_untrained, look, settings), data)
+
+
+def _train_and_look(
+    look: Look,
+    options: Mapping[str, Any],
+    settings: TrainSettings,
+    seed: int,
+    workspace: Workspace,
+) -> Row:
+    from clustercaps.training.finished import Trained
+
+    row = train_once(settings, seed, workspace)
+    model = Trained.open(workspace.folder).model
+    view = _view(model, settings.data, options["images"], workspace.data_dir)
+    return {**row, **_measure(look, view, options, seed)}
+
+
+def _look_untrained(look: Look, settings: Row, seed: int, workspace: Workspace) -> Row:
+    known = data.info(settings["data"])
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = create_model(
+            settings["model"],
+            num_classes=known.num_classes,
+            in_chans=known.shape[0],
+            img_size=32,
+            **settings["model_settings"],
+        )
+    options = settings["measurement"]
+    view = _view(model, settings["data"], options["images"], workspace.data_dir)
+    parameters = sum(p.numel() for p in model.parameters())
+    about = {"model": settings["model"], "data": settings["data"], "parameters": parameters}
+    return {**about, **_measure(look, view, options, seed)}
+
+
+def _view(model: ImageClassifier, name: str, count: int, data_dir: str | None) -> View:
+    """The first test images, evenly from all classes; all of them if there are not as many."""
+    from clustercaps.training.batches import balanced
+
+    images = data.load(name, "test", data_dir)
+    chosen = images.subset(balanced(images.labels, min(count, len(images))))
+    prepare = data.test_transform(name)
+    prepared = prepare(chosen.pixels)
+    return View(model.eval(), prepared, prepare.pixels(prepared), chosen.labels)
+
+
+@torch.no_grad()
+def _measure(look: Look, view: View, options: Mapping[str, Any], seed: int) -> Row:
+    columns = look(view, options, torch.Generator().manual_seed(seed))
+    # Lists are for the figure: a CSV holds them as JSON.
+    return {
+        name: json.dumps(value) if isinstance(value, list | dict) else value
+        for name, value in columns.items()
+    }
+
+
+def rounded(values: Tensor, digits: int = 5) -> Any:
+    """A tensor as nested lists of short numbers."""
+    scale = 10**digits
+    whole = (values.double() * scale).round().tolist()
+
+    def shrink(part: Any) -> Any:
+        return [shrink(p) for p in part] if isinstance(part, list) else part / scale
+
+    return shrink(whole)

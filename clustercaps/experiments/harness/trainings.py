@@ -1,0 +1,130 @@
+"""Cells that are trainings, and what is made of their errors."""
+
+import dataclasses
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from clustercaps.experiments.harness.cells import Cell, Row, Workspace
+from clustercaps.experiments.harness.store import CONDITIONS
+from clustercaps.training.settings import TrainSettings, resolve
+
+if TYPE_CHECKING:
+    from clustercaps.training.batches import Load
+
+# Columns of a training's row, as they are called in `result.json` of its run.
+COLUMNS = (
+    *("model", "data", "recipe", "epochs", "train_images", "test_images", "parameters"),
+    *("test_error", "top5_error", "test_loss", "weights", "train_seconds", "processes"),
+)
+# Image sets as people write them.
+NAMES = {
+    "smallnorb": "smallNORB",
+    "rendered-norb": "rendered toys (not smallNORB)",
+    "fashion-mnist": "Fashion-MNIST",
+    "svhn": "SVHN",
+    "cifar10": "CIFAR-10",
+}
+# Epochs between tests: a run is tested once, at its end, so that nobody can pick an epoch.
+NEVER = 10**9
+
+
+def training(
+    id: str,
+    model: str,
+    data: str,
+    recipe: str,
+    measure: Callable[[TrainSettings, int, Workspace], Row] | None = None,
+    **changes: Any,
+) -> Cell:
+    """A cell that trains a network.
+
+    Args:
+        id: Of the cell.
+        model: A name from `clustercaps models`.
+        data: A name from `clustercaps data list`.
+        recipe: "paper" or "fast".
+        measure: What to do with settings, seed and workspace; `train_once` if not given.
+        **changes: Settings that differ from the recipe's.
+    """
+    settings = resolve(model, data, recipe, **{"test_every": NEVER, **changes})
+    stored = asdict(settings)
+    del stored["seed"]
+    return Cell(id, stored, partial(measure or train_once, settings), data, default_settings())
+
+
+def train_once(
+    settings: TrainSettings, seed: int, workspace: Workspace, load: "Load | None" = None
+) -> Row:
+    """Train with a seed, or go on with the run that the workspace holds, and return its row.
+
+    Args:
+        settings: Of the run but its seed.
+        seed: Of the run.
+        workspace: Where it goes.
+        load: What reads a set held in memory, if not `data.load`.
+    """
+    from clustercaps.training import train
+    from clustercaps.training.run_folder import RunFolder
+
+    result = train(
+        replace(settings, seed=seed),
+        workspace.folder,
+        resume=not workspace.fresh,
+        overwrite=workspace.fresh,
+        data_dir=workspace.data_dir,
+        workers=workspace.workers,
+        load=load,
+    )
+    row = {name: result[name] for name in (*COLUMNS, *CONDITIONS)}
+    lines = RunFolder(workspace.folder).metrics()
+    return {**row, "train_error": lines[-1]["train_error"] if lines else None}
+
+
+def default_settings() -> dict[str, Any]:
+    """The settings of a run that have a default, but the seed, which is no setting of a cell."""
+    return {
+        f.name: f.default
+        for f in dataclasses.fields(TrainSettings)
+        if f.default is not dataclasses.MISSING and f.name != "seed"
+    }
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A column of one cell over its seeds."""
+
+    values: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Over the seeds."""
+        return statistics.mean(self.values)
+
+    @property
+    def sd(self) -> float | None:
+        """Standard deviation over the seeds (n - 1); None for one seed."""
+        return statistics.stdev(self.values) if len(self.values) > 1 else None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" + ("" if self.sd is None else f" +- {self.sd:.2f}")
+
+
+def spreads(rows: Sequence[Row], column: str = "test_error") -> dict[str, Spread]:
+    """A column of every cell over its seeds."""
+    found: dict[str, tuple[float, ...]] = {}
+    for row in rows:
+        found[row["cell"]] = (*found.get(row["cell"], ()), float(row[column]))
+    return {id: Spread(values) for id, values in found.items()}
+
+
+def set_title(row: Row) -> str:
+    """The image set of a row as people write it, and how much of it the network learned from."""
+    return f"{NAMES[row['data'].removesuffix('-mini')]}, {row['train_images']:,} images"
+
+
+def first_rows(rows: Sequence[Row]) -> dict[str, Row]:
+    """A row of every cell, for what does not depend on the seed."""
+    return {row["cell"]: row for row in reversed(rows)}

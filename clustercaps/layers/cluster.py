@@ -1,0 +1,259 @@
+"""A capsule layer: votes by one grouped convolution, routing, layer norm.
+
+Axes, everywhere: B batch, C capsule channels, D capsule dims, H W map, K votes of a cluster,
+I vote clusters that reach a parent (child channels x weight clusters per child).
+"""
+
+from typing import Literal, NamedTuple, overload
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.types import Device
+
+from clustercaps import kernels
+from clustercaps.layers.norm import MapNorm
+from clustercaps.routing import (
+    EPS,
+    ClusterRouting,
+    Routing,
+    cluster_route,
+    create_routing,
+    get_routing,
+    vote_statistics,
+)
+from clustercaps.utils.errors import at_least
+from clustercaps.utils.sizes import Size, pair, show_size, windows_along
+
+Children = Float[Tensor, "batch in_channels in_dim in_height in_width"]
+Capsules = Float[Tensor, "batch channels dim height width"]
+
+
+class RoutingTrace(NamedTuple):
+    """Everything a routing step computed, for figures and for students."""
+
+    votes: Float[Tensor, "batch clusters votes channels dim height width"]
+    centroids: Float[Tensor, "batch clusters channels dim height width"]
+    spread: Float[Tensor, "batch clusters channels dim height width"]
+    weights: Float[Tensor, "batch clusters channels dim height width"]
+
+
+class CapsuleConv2d(nn.Module):
+    """Convolutional capsule layer with any routing that takes votes from a neighbourhood.
+
+    Every child channel is read by `clusters` weight clusters. Each of them casts K = `votes` votes
+    for every parent capsule, from the neighbourhood below it. The routing weighs the centroids of
+    the votes into the parent; layer norm over (D, H, W), shared by the channels, finishes it.
+
+    Args:
+        in_channels: Child capsule channels. An image is one channel whose dim is its colours.
+        in_dim: Numbers in a child capsule.
+        out_channels: Parent capsule channels.
+        out_dim: Numbers in a parent capsule.
+        votes: Votes in a cluster (the paper's K).
+        clusters: Weight clusters per child channel (the paper's N).
+        kernel_size: Side of the neighbourhood that a vote sees.
+        stride: Step of the neighbourhood.
+        padding: Zeros around the child maps; `kernel_size // 2` unless given.
+        in_size: Height and width of the child maps. The norm has one learned scale and shift per
+            dim and position, so it needs to know them; without `in_size` it normalises without
+            learned numbers, and the layer takes maps of any size.
+        norm: Whether to end with layer norm.
+        routing: A name from `clustercaps.list_routings()`. Routings other than "cluster" and
+            "uniform" see every vote as a child's; their learned numbers are in `router`.
+        eps: Added to the variance of the votes.
+        bias: Whether votes have a bias.
+        backend: How to compute it: "auto", or a name from `clustercaps.kernels.BACKENDS`.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        in_dim: int,
+        out_channels: int,
+        out_dim: int,
+        votes: int,
+        clusters: int = 1,
+        kernel_size: int = 3,
+        stride: int = 1,
+        padding: int | None = None,
+        in_size: Size | None = None,
+        norm: bool = True,
+        routing: str = "cluster",
+        eps: float = EPS,
+        bias: bool = True,
+        backend: str = "auto",
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = {
+            "in_channels": in_channels,
+            "in_dim": in_dim,
+            "out_channels": out_channels,
+            "out_dim": out_dim,
+            "votes": votes,
+            "clusters": clusters,
+            "kernel_size": kernel_size,
+            "stride": stride,
+        }
+        for name, value in sizes.items():
+            at_least(name, value, 1)
+        padding = kernel_size // 2 if padding is None else padding
+        at_least("padding", padding, 0)
+        if eps < 0:
+            raise ValueError(f"eps must not be negative, got {eps}")
+
+        self.in_channels, self.in_dim = in_channels, in_dim
+        self.out_channels, self.out_dim = out_channels, out_dim
+        self.votes, self.clusters = votes, clusters
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.in_size = None if in_size is None else pair(in_size)
+        self.routing, self.eps, self.backend = routing, eps, backend
+        self.router: Routing | None = None
+        if not issubclass(get_routing(routing), ClusterRouting):
+            self.router = self._build_router()
+            self.router.to(device=device, dtype=dtype)
+
+        # One group per child channel; its outputs are (clusters, votes, out_channels, out_dim).
+        self.vote = nn.Conv2d(
+            in_channels * in_dim,
+            in_channels * clusters * votes * out_channels * out_dim,
+            kernel_size,
+            stride,
+            padding,
+            groups=in_channels,
+            bias=bias,
+            device=device,
+            dtype=dtype,
+        )
+        self.norm = None
+        if norm:
+            map_size = None if self.in_size is None else self.out_size(self.in_size)
+            self.norm = MapNorm(out_dim, map_size, device=device, dtype=dtype)
+
+    def out_size(self, in_size: Size) -> tuple[int, int]:
+        """Height and width of the parent maps for child maps of that size."""
+        height, width = (
+            windows_along(side, self.kernel_size, self.stride, self.padding)
+            for side in pair(in_size)
+        )
+        if height < 1 or width < 1:
+            smallest = max(1, self.kernel_size - 2 * self.padding)
+            raise ValueError(
+                f"maps of {show_size(in_size)} vanish under kernel_size={self.kernel_size}, "
+                f"padding={self.padding}; the smallest map that works is {smallest}x{smallest}"
+            )
+        return height, width
+
+    @overload
+    def forward(self, x: Children, trace: Literal[False] = False) -> Capsules: ...
+    @overload
+    def forward(self, x: Children, trace: Literal[True]) -> tuple[Capsules, RoutingTrace]: ...
+    def forward(self, x: Children, trace: bool = False) -> Capsules | tuple[Capsules, RoutingTrace]:
+        """Child capsules [B, C, D, H, W] to parent capsules [B, C', D', H', W'].
+
+        With `trace`, also returns the votes, centroids, spread and routing weights.
+        """
+        self._check_input(x)
+        if self.router is not None:
+            if trace:
+                raise ValueError(
+                    f"a trace shows clusters of votes, which {self.routing!r} routing has not; "
+                    "layer.router(layer.cast_votes(x).flatten(1, 2)) has its couplings"
+                )
+            capsules: Tensor = self.router(self.cast_votes(x).flatten(1, 2)).capsules
+            return capsules if self.norm is None else self.norm(capsules)
+        if not trace:
+            norm, numbers = self.norm, None
+            # A norm of another kind, or one that somebody listens to, has to be called.
+            if type(norm) is MapNorm and not norm._forward_hooks:
+                numbers = kernels.NormNumbers(norm.weight, norm.bias, norm.eps)
+            capsules = kernels.cluster_capsules(
+                x,
+                self.vote,
+                clusters=self.clusters,
+                votes=self.votes,
+                out_channels=self.out_channels,
+                routing=self.routing,
+                eps=self.eps,
+                norm=numbers,
+                backend=self.backend,
+            )
+            return capsules if numbers is not None or norm is None else norm(capsules)
+        votes = self.cast_votes(x)
+        capsules, weights = cluster_route(votes, routing=self.routing, eps=self.eps)
+        if self.norm is not None:
+            capsules = self.norm(capsules)
+        return capsules, RoutingTrace(votes, *vote_statistics(votes, self.eps), weights)
+
+    def cast_votes(
+        self, x: Children
+    ) -> Float[Tensor, "batch clusters votes channels dim height width"]:
+        """The votes themselves, which the fused kernels never store."""
+        votes = self.vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
+        return votes.unflatten(
+            1, (self.in_channels * self.clusters, self.votes, self.out_channels, self.out_dim)
+        )
+
+    def _build_router(self) -> Routing:
+        children = self.in_channels * self.clusters * self.votes
+        if get_routing(self.routing).takes_poses:
+            raise ValueError(
+                f"{self.routing!r} routing reads the poses of single children, which votes from a "
+                "neighbourhood do not have; it has networks of its own: clustercaps models"
+            )
+        return create_routing(self.routing, children, self.out_channels, self.out_dim)
+
+    def _check_input(self, x: Tensor) -> None:
+        if x.ndim != 5:
+            raise ValueError(
+                "a capsule layer takes [batch, channels, dim, height, width], got shape "
+                f"{tuple(x.shape)}; an image batch becomes capsules by images.unsqueeze(1)"
+            )
+        if (x.shape[1], x.shape[2]) != (self.in_channels, self.in_dim):
+            raise ValueError(
+                f"expected {self.in_channels} channels of dim {self.in_dim}, got {x.shape[1]} of "
+                f"dim {x.shape[2]}; set in_channels and in_dim to what the layer below puts out"
+            )
+        height, width = x.shape[3:]
+        # Side by side, not as tuples: torch.compile may know the sides only as symbols.
+        wanted = self.in_size
+        other = wanted is not None and (height != wanted[0] or width != wanted[1])
+        if other and self.norm is not None:
+            raise ValueError(
+                f"this layer was built for maps of {wanted}, got {(height, width)}; "
+                "build it with that in_size, or without in_size for any"
+            )
+        if min(height, width) + 2 * self.padding < self.kernel_size:
+            self.out_size((height, width))
+
+    def extra_repr(self) -> str:
+        """Type signature first, then what differs from the defaults."""
+        said = [
+            f"{self.in_channels}x{self.in_dim} -> {self.out_channels}x{self.out_dim}",
+            f"votes={self.votes}",
+            f"clusters={self.clusters}",
+            f"stride={self.stride}",
+        ]
+        if self.in_size is not None:
+            said.append(
+                f"maps={show_size(self.in_size)} -> {show_size(self.out_size(self.in_size))}"
+            )
+        if self.kernel_size != 3:
+            said.append(f"kernel_size={self.kernel_size}")
+        if self.padding != self.kernel_size // 2:
+            said.append(f"padding={self.padding}")
+        if self.routing != "cluster":
+            said.append(f"routing={self.routing!r}")
+        if self.norm is None:
+            said.append("norm=False")
+        return ", ".join(said)
+
+    def __repr__(self) -> str:
+        # One line: the children (a convolution, a norm) say nothing that the signature does not.
+        return f"{type(self).__name__}({self.extra_repr()})"
+
+
+class ClusterCapsules2d(CapsuleConv2d):
+    """Capsule layer with cluster routing: `CapsuleConv2d` with its default routing."""

@@ -1,0 +1,227 @@
+"""Layers of matrix capsules, with any routing: a capsule is a small matrix, and may be on or off.
+
+Poses are [B, types, side * side, H, W] and activations [B, types, H, W]: probabilities, or logits
+for routings with `activations_are_logits`, or None for routings without them.
+"""
+
+import math
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, is_grad_enabled, nn
+from torch.utils.checkpoint import checkpoint
+
+from clustercaps.layers.votes import CoordinateAddition, MatrixVotes
+from clustercaps.layers.windows import Windows
+from clustercaps.routing import Routed, Routing, create_routing, get_routing
+from clustercaps.utils.errors import at_least
+from clustercaps.utils.sizes import Size, pair
+
+Poses = Float[Tensor, "batch types dim height width"]
+Activations = Float[Tensor, "batch types height width"]
+
+
+class PrimaryMatrixCapsules(nn.Module):
+    """A 1x1 convolution whose channels are poses, and one more for logits of activations.
+
+    Args:
+        in_chans: Channels of the maps below.
+        types: Capsules at a position.
+        side: Rows and columns of a pose.
+        activations: Whether capsules have activations.
+        bias: Whether the convolutions shift.
+        shift: Added to the logits.
+    """
+
+    def __init__(
+        self,
+        in_chans: int,
+        types: int,
+        side: int = 4,
+        activations: bool = True,
+        bias: bool = False,
+        shift: float = 0.0,
+    ) -> None:
+        super().__init__()
+        at_least("types", types, 1)
+        self.types, self.shift = types, shift
+        self.poses = nn.Conv2d(in_chans, types * side**2, 1, bias=bias)
+        self.logits = nn.Conv2d(in_chans, types, 1, bias=bias) if activations else None
+
+    def forward(
+        self, maps: Float[Tensor, "batch in_chans height width"]
+    ) -> tuple[Poses, Activations | None]:
+        """Maps to poses and logits."""
+        logits = None if self.logits is None else self.logits(maps) + self.shift
+        return self.poses(maps).unflatten(1, (self.types, -1)), logits
+
+
+class CapsuleBatchNorm(nn.Module):
+    """Batch normalisation of poses and logits, each over all that belongs to a capsule type.
+
+    Args:
+        types: Capsule types.
+        affine: Whether to learn a scale and a shift of each.
+    """
+
+    def __init__(self, types: int, affine: bool) -> None:
+        super().__init__()
+        self.poses = nn.BatchNorm1d(types, affine=affine)
+        self.logits = nn.BatchNorm1d(types, affine=affine)
+
+    def forward(self, poses: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Poses [B, types, dim, *positions] and logits [B, types, *positions], normalised."""
+        return (
+            self.poses(poses.flatten(2)).view_as(poses),
+            self.logits(logits.unsqueeze(2).flatten(2)).view_as(logits),
+        )
+
+
+class MatrixLayer(nn.Module):
+    """Votes and routing of a layer; subclasses say which children vote for a parent.
+
+    Args:
+        votes: How children vote.
+        routing: How votes make parents.
+        norm: Normalise poses and logits over the batch; for routings that give logits.
+        checkpoint: Compute votes and routing again in the backward pass instead of keeping them,
+            which are by far the largest tensors.
+    """
+
+    def __init__(self, votes: MatrixVotes, routing: Routing, norm: bool, checkpoint: bool) -> None:
+        super().__init__()
+        if norm and not routing.activations_are_logits:
+            raise ValueError(f"norm is for routings with logits, not {type(routing).__name__}")
+        self.votes, self.routing, self.checkpoint = votes, routing, checkpoint
+        # Outside of what is computed again, or running statistics would move twice.
+        self.norm = CapsuleBatchNorm(routing.parents_count, affine=False) if norm else None
+
+    def forward(self, poses: Poses, activations: Activations | None = None) -> Routed:
+        """Children to parents."""
+        if not self.routing.takes_activations:
+            activations = None
+        if self.checkpoint and is_grad_enabled():
+            routed = checkpoint(self.route, poses, activations, use_reentrant=False)
+        else:
+            routed = self.route(poses, activations)
+        assert isinstance(routed, Routed)
+        if self.norm is None or routed.activations is None:
+            return routed
+        capsules, logits = self.norm(routed.capsules, routed.activations)
+        return routed._replace(capsules=capsules, activations=logits)
+
+    def route(self, poses: Tensor, activations: Tensor | None) -> Routed:
+        """Votes of the children, and what the routing makes of them."""
+        raise AssertionError("a subclass says which children vote")
+
+
+class MatrixConvCapsules(MatrixLayer):
+    """Parents at every position of a map, each of the children in a window; no padding.
+
+    Parents at all positions compete for a child, where the routing lets them.
+
+    Args:
+        types: Types of the children.
+        parents: Types of the parents.
+        in_size: Height and width of the children's map.
+        routing: A name from `clustercaps.list_routings()`.
+        kernel_size: Side of a window.
+        stride: Step from one window to the next.
+        side: Rows and columns of a pose.
+        std: Deviation of the first weights, normal; None for Glorot's, uniform.
+        options: Arguments of the routing.
+        norm: Normalise poses and logits over the batch.
+        checkpoint: Compute votes and routing again in the backward pass.
+    """
+
+    def __init__(
+        self,
+        types: int,
+        parents: int,
+        in_size: Size,
+        routing: str,
+        kernel_size: int = 3,
+        stride: int = 1,
+        side: int = 4,
+        std: float | None = None,
+        options: dict[str, Any] | None = None,
+        norm: bool = False,
+        checkpoint: bool = False,
+    ) -> None:
+        windows = Windows(in_size, kernel_size, stride)
+        children = types * windows.places
+        options = dict(options or {})
+        if get_routing(routing).takes_competition:
+            options["compete"] = windows
+        super().__init__(
+            matrix_votes(children, parents, types, windows.places, side, std),
+            create_routing(routing, children, parents, side**2, **options),
+            norm,
+            checkpoint,
+        )
+        self.windows = windows
+
+    def route(self, poses: Tensor, activations: Tensor | None) -> Routed:
+        """Votes of all windows, routed."""
+        seen = None if activations is None else self.windows.expand(activations)
+        routed: Routed = self.routing(self.votes(self.windows.expand(poses)), seen)
+        return routed
+
+
+class MatrixClassCapsules(MatrixLayer):
+    """One parent per class, of the children of all positions, which share their weights.
+
+    Args:
+        types: Types of the children.
+        classes: Parents.
+        in_size: Height and width of the children's map.
+        routing: A name from `clustercaps.list_routings()`.
+        coordinates: Adds to every vote where it comes from.
+        side: Rows and columns of a pose.
+        std: Deviation of the first weights, normal; None for Glorot's, uniform.
+        options: Arguments of the routing.
+        norm: Normalise poses and logits over the batch.
+        checkpoint: Compute votes and routing again in the backward pass.
+    """
+
+    def __init__(
+        self,
+        types: int,
+        classes: int,
+        in_size: Size,
+        routing: str,
+        coordinates: CoordinateAddition | None = None,
+        side: int = 4,
+        std: float | None = None,
+        options: dict[str, Any] | None = None,
+        norm: bool = False,
+        checkpoint: bool = False,
+    ) -> None:
+        height, width = pair(in_size)
+        places = height * width
+        super().__init__(
+            matrix_votes(types, classes, types, places, side, std),
+            create_routing(routing, types * places, classes, side**2, **options or {}),
+            norm,
+            checkpoint,
+        )
+        self.coordinates = coordinates
+
+    def route(self, poses: Tensor, activations: Tensor | None) -> Routed:
+        """Votes of all positions, routed."""
+        votes = self.votes(poses)
+        if self.coordinates is not None:
+            votes = self.coordinates(votes)
+        flat = votes.permute(0, 1, 4, 5, 2, 3).flatten(1, 3)
+        routed: Routed = self.routing(flat, None if activations is None else activations.flatten(1))
+        return routed
+
+
+def matrix_votes(
+    children: int, parents: int, types: int, places: int, side: int, std: float | None
+) -> MatrixVotes:
+    """Votes with weights of that deviation, or of Glorot's over windows of so many places."""
+    if std is not None:
+        return MatrixVotes(children, parents, side, std)
+    glorot = math.sqrt(2 / ((types + parents) * places * side**2))
+    return MatrixVotes(children, parents, side, glorot, uniform=True)

@@ -1,0 +1,162 @@
+"""How children become votes: the learned transformations below every routing.
+
+Axes as in `clustercaps.routing.base`: votes are [B, I, J, D, *positions].
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clustercaps.utils.errors import at_least
+
+
+class VectorVotes(nn.Module):
+    """One matrix for every pair of child and parent: u_ij = W_ij u_i.
+
+    Args:
+        children: Children (I).
+        in_dim: Numbers in a child capsule.
+        parents: Parents (J).
+        dim: Numbers in a vote (D).
+        std: Deviation of the first weights. Votes of many children add up, so it is small: with 1
+            every squash saturates.
+    """
+
+    def __init__(
+        self, children: int, in_dim: int, parents: int, dim: int, std: float = 0.1
+    ) -> None:
+        super().__init__()
+        sizes = {"children": children, "in_dim": in_dim, "parents": parents, "dim": dim}
+        for name, value in sizes.items():
+            at_least(name, value, 1)
+        self.weight = nn.Parameter(torch.empty(children, parents, dim, in_dim))
+        nn.init.trunc_normal_(self.weight, std=std, a=-2 * std, b=2 * std)
+
+    def forward(
+        self, capsules: Float[Tensor, "batch children in_dim"]
+    ) -> Float[Tensor, "batch children parents dim"]:
+        """Children to their votes."""
+        if capsules.shape[1:] != (self.weight.shape[0], self.weight.shape[3]):
+            raise ValueError(
+                f"expected {self.weight.shape[0]} capsules of {self.weight.shape[3]} numbers, got "
+                f"shape {tuple(capsules.shape)}"
+            )
+        return torch.einsum("ijde,bie->bijd", self.weight, capsules)
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        children, parents, dim, in_dim = self.weight.shape
+        return f"{children}x{in_dim} -> {parents}x{dim}"
+
+
+class MatrixVotes(nn.Module):
+    """One small matrix for every pair of child and parent: U_ij = P_i W_ij, P_i the child's pose.
+
+    A pose of `side` x `side` numbers is stored row by row. Positions that follow share the weights:
+    without any the layer is fully connected; with those of the parents' map, and children that run
+    over (type, window row, window column), it is convolutional.
+
+    Args:
+        children: Children (I).
+        parents: Parents (J).
+        side: Rows and columns of a pose.
+        std: Deviation of the first weights, which must not all be equal: parent types that start
+            alike stay alike.
+        uniform: Draw the first weights evenly; by default from a truncated normal distribution.
+    """
+
+    def __init__(
+        self, children: int, parents: int, side: int = 4, std: float = 0.3, uniform: bool = False
+    ) -> None:
+        super().__init__()
+        for name, value in (("children", children), ("parents", parents), ("side", side)):
+            at_least(name, value, 1)
+        self.weight = nn.Parameter(torch.empty(children, parents, side, side))
+        if uniform:
+            nn.init.uniform_(self.weight, -(3**0.5) * std, 3**0.5 * std)
+        else:
+            nn.init.trunc_normal_(self.weight, std=std, a=-2 * std, b=2 * std)
+
+    def forward(
+        self, poses: Float[Tensor, "batch children dim *positions"]
+    ) -> Float[Tensor, "batch children parents dim *positions"]:
+        """Poses of the children to their votes."""
+        children, _, side, _ = self.weight.shape
+        if poses.shape[1:3] != (children, side**2):
+            raise ValueError(
+                f"expected {children} poses of {side**2} numbers ({side}x{side}), got shape "
+                f"{tuple(poses.shape)}"
+            )
+        square = poses.unflatten(2, (side, side))
+        # The capsule is on the left: c runs over columns of W.
+        votes: Tensor = torch.einsum("birk...,ijkc->bijrc...", square, self.weight)
+        return votes.flatten(3, 4)
+
+    def extra_repr(self) -> str:
+        """Sizes."""
+        children, parents, side, _ = self.weight.shape
+        return f"{children} -> {parents}, {side}x{side}"
+
+
+class CoordinateAddition(nn.Module):
+    """Adds to every vote where it comes from, for layers whose children of all positions meet.
+
+    Hinton et al. 2018 add row and column to the first two numbers of the last column of the pose.
+
+    Args:
+        rows: What to add for each row of the map.
+        columns: What to add for each column of the map.
+        side: Rows and columns of a pose.
+        indices: Which numbers of the flat pose get row and column; 3 and 7 for 4x4 by default.
+    """
+
+    offset: Tensor
+
+    def __init__(
+        self,
+        rows: Sequence[float],
+        columns: Sequence[float],
+        side: int = 4,
+        indices: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__()
+        self.indices = [side - 1, 2 * side - 1] if indices is None else list(indices)
+        if len(self.indices) != 2 or not all(0 <= each < side**2 for each in self.indices):
+            raise ValueError(
+                "coordinates need two indices, for row and column, below "
+                f"{side**2} ({side}x{side} numbers), got {self.indices}"
+            )
+        offset = torch.zeros(side**2, len(rows), len(columns))
+        offset[self.indices[0]] += torch.tensor(rows).unsqueeze(1)
+        offset[self.indices[1]] += torch.tensor(columns).unsqueeze(0)
+        self.register_buffer("offset", offset, persistent=False)
+
+    def forward(
+        self, votes: Float[Tensor, "batch children parents dim height width"]
+    ) -> Float[Tensor, "batch children parents dim height width"]:
+        """Votes with their coordinates."""
+        return votes + self.offset.to(votes.dtype)
+
+    def extra_repr(self) -> str:
+        """Where the coordinates go."""
+        return f"indices={self.indices}"
+
+
+def receptive_centres(
+    count: int, img_side: int, layers: Sequence[tuple[int, int]], scale: float = 0.01
+) -> list[float]:
+    """Where the centres of a map's receptive fields are, from the middle of the image.
+
+    Args:
+        count: Positions along one side of the map.
+        img_side: That side of the image.
+        layers: Kernel size and stride of the layers below, without padding.
+        scale: What a pixel counts; the authors divide by 100.
+    """
+    step, first = 1, 0.0
+    for kernel_size, stride in layers:
+        first += (kernel_size - 1) / 2 * step
+        step *= stride
+    return [scale * (first + step * place - img_side / 2) for place in range(count)]

@@ -1,0 +1,101 @@
+"""Which parents, types and positions, a child of a convolutional layer has.
+
+Every position of the parents' map looks at a window of k x k positions of the children's map, so
+that a child has parents at up to k x k positions: one at a corner, more inside. All of them compete
+for the child. A softmax over the parent types of each window by itself, which public ports take,
+lets every position claim the whole child.
+
+Children of a parent are ordered as (type, window row, window column): votes are
+[B, types * k * k, J, D, H', W'], as in `clustercaps.routing.base`.
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clustercaps.utils.errors import at_least
+from clustercaps.utils.sizes import Size, conv_size, pair
+
+
+class Windows(nn.Module):
+    """The windows of a convolutional capsule layer without padding.
+
+    Called with logits, it is the competition of such a layer: a log-softmax over all parents of
+    each child.
+
+    Args:
+        in_size: Height and width of the children's map.
+        kernel_size: Side of a window (k).
+        stride: Step from one window to the next.
+    """
+
+    child: Tensor
+    seats: Tensor
+
+    def __init__(self, in_size: Size, kernel_size: int = 3, stride: int = 1) -> None:
+        super().__init__()
+        at_least("kernel_size", kernel_size, 1)
+        at_least("stride", stride, 1)
+        self.in_size, self.kernel_size, self.stride = pair(in_size), kernel_size, stride
+        self.out_size = conv_size(self.in_size, kernel_size, stride)
+        # With numpy, since a device without data ("meta") could not say how many seats there are.
+        inside = np.arange(kernel_size)
+        rows, columns = (
+            inside[:, None] + stride * np.arange(count)[None] for count in self.out_size
+        )
+        # The child [k, k, H', W'] at each place of each window, as a number row * width + column.
+        child = (rows[:, None, :, None] * self.in_size[1] + columns[None, :, None, :]).ravel()
+        # What follows from the sizes needs no room in a checkpoint.
+        self.register_buffer("child", torch.tensor(child), persistent=False)
+        self.register_buffer("seats", torch.tensor(self._seats(child)), persistent=False)
+
+    @property
+    def places(self) -> int:
+        """Positions in a window."""
+        return self.kernel_size**2
+
+    def _seats(self, child: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where each child sits [most windows of one, H * W], padded with the last index + 1."""
+        height, width = self.in_size
+        counts = np.bincount(child, minlength=height * width)
+        order = np.argsort(child, kind="stable")
+        first = np.cumsum(counts) - counts
+        rank = np.arange(len(child)) - first[child[order]]
+        seats = np.full((counts.max(), height * width), len(child))
+        seats[rank, child[order]] = order
+        return seats
+
+    def parents(self) -> Tensor:
+        """Positions of parents that every child has [H, W]; 0 where no window reaches."""
+        return (self.seats < len(self.child)).sum(0).view(self.in_size)
+
+    def expand(
+        self, maps: Float[Tensor, "batch types *inner height width"]
+    ) -> Float[Tensor, "batch children *inner out_height out_width"]:
+        """What every window sees, such as the poses or the activations of its children."""
+        if maps.shape[-2:] != self.in_size:
+            raise ValueError(
+                f"windows over maps of {self.in_size} got maps of {tuple(maps.shape[-2:])}; build "
+                "them with that in_size"
+            )
+        inner = maps.shape[1:-2]
+        windows = F.unfold(maps.flatten(1, -3), self.kernel_size, stride=self.stride)
+        windows = windows.unflatten(2, self.out_size).unflatten(1, (*inner, self.places))
+        return windows.movedim(len(inner) + 1, 2).flatten(1, 2)
+
+    def forward(
+        self, logits: Float[Tensor, "batch children parents out_height out_width"]
+    ) -> Float[Tensor, "batch children parents out_height out_width"]:
+        """Log-softmax over all parents of each child, types and positions."""
+        types = logits.shape[1] // self.places
+        # What a child finds in one window [B, types, k * k * H' * W'].
+        found = logits.logsumexp(2).unflatten(1, (types, self.places)).flatten(2)
+        # Finite, because a child that no window reaches would otherwise subtract infinities.
+        nobody = found.new_full((*found.shape[:2], 1), torch.finfo(found.dtype).min / 2)
+        seats = torch.cat([found, nobody], 2).index_select(2, self.seats.flatten())
+        total = seats.unflatten(2, self.seats.shape).logsumexp(2)
+        back: Tensor = total.index_select(2, self.child).unflatten(2, (self.places, *self.out_size))
+        return logits - back.flatten(1, 2).unsqueeze(2)

@@ -1,0 +1,170 @@
+"""The figures of a finished run."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from clustercaps import data
+from clustercaps.models import CapsuleNet
+from clustercaps.training.batches import open_split
+from clustercaps.training.finished import Trained
+from clustercaps.training.run_folder import RunFolder
+from clustercaps.training.score import Score
+from clustercaps.utils.plotting import COLOURS, new_figure, save, style_of
+from clustercaps.utils.sizes import ImageBatch
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def draw_run(path: Path, data_dir: str | None = None) -> list[Path]:
+    """Learning curve, confusion matrix and, for a capsule network, its routing weights.
+
+    Args:
+        path: The run's folder.
+        data_dir: Where the run found its data, if not in the cache.
+    """
+    if find_spec("matplotlib") is None:
+        print("no figures: pip install 'clustercaps[figures]'", file=sys.stderr)
+        return []
+    trained = Trained.open(path)
+    # The images the run was tested on: with --validate, the held-out fifth and not the test set.
+    images = open_split(trained.settings, "test", data_dir)
+    drawn = [
+        learning_curves({str(path): RunFolder(path).metrics()}, path / "learning-curve.png"),
+        confusion_figure(trained.score(images), trained.class_names, path / "confusion.png"),
+    ]
+    if isinstance(trained.model, CapsuleNet) and isinstance(images, data.Images):
+        first = [int((images.labels == c).nonzero()[0]) for c in images.labels.unique()[:6]]
+        pixels = data.test_transform(trained.settings.data)(images.pixels[first])
+        drawn.append(routing_figure(trained.model, pixels, path / "routing.png"))
+    return drawn
+
+
+@torch.no_grad()
+def routing_figure(
+    model: CapsuleNet,
+    images: ImageBatch,
+    path: Path,
+    layer: int = 2,
+) -> Path:
+    """Per image: its capsules in one layer, and how much each vote cluster counted for them.
+
+    Args:
+        model: A capsule network.
+        images: A few images, ready for the network.
+        path: Where the PNG goes.
+        layer: Which capsule layer to show, from 1.
+    """
+    _, traces = model.forward_features(images, trace=True)
+    weights = traces[layer - 1].weights  # [B, I, C, D, H, W]
+    capsules = (weights * traces[layer - 1].centroids).sum(1)
+    lengths = capsules.norm(dim=2)  # [B, C, H, W]
+    shares = weights.mean((2, 3))  # [B, I, H, W]
+    channels, clusters = lengths.shape[1], shares.shape[1]
+
+    figure = new_figure(1.15 * (2 + channels + clusters), 1.15 * len(images) + 0.6)
+    grid = figure.subplots(len(images), 2 + channels + clusters, squeeze=False)
+    fair = 1 / clusters
+    for row, axes in enumerate(grid):
+        show_map(axes[0], images[row].mean(0), "gray_r", None)
+        for channel in range(channels):
+            limits = (0.0, float(lengths[row].max()))
+            show_map(axes[1 + channel], lengths[row, channel], "viridis", limits)
+        for cluster in range(clusters):
+            ax = axes[1 + channels + cluster]
+            # Diverging about 1 / clusters: white is where the cluster counts as if by chance.
+            show_map(ax, shares[row, cluster], "RdBu_r", (0.0, 2 * fair))
+        bars = axes[-1]
+        bars.bar(
+            range(1, clusters + 1), shares[row].mean((1, 2)).numpy(), color=COLOURS[0], width=0.7
+        )
+        bars.axhline(fair, color="0.3", linewidth=0.8, linestyle="--")
+        bars.set(ylim=(0, 2 * fair), xticks=[], yticks=[])
+        bars.spines[["top", "right"]].set_visible(False)
+    grid[0][0].set_title("image", fontsize=9)
+    for channel in range(channels):
+        grid[0][1 + channel].set_title(f"capsules\nchannel {channel + 1}", fontsize=9)
+    for cluster in range(clusters):
+        grid[0][1 + channels + cluster].set_title(f"weight of\ncluster {cluster + 1}", fontsize=9)
+    grid[0][-1].set_title("mean\nweights", fontsize=9)
+    figure.suptitle(
+        f"Capsule lengths and routing weights in layer {layer} "
+        f"(red: above 1/{clusters}, blue: below; dashed: 1/{clusters})",
+        fontsize=10,
+    )
+    return save(figure, path)
+
+
+def show_map(ax: "Axes", values: Tensor, colours: str, limits: tuple[float, float] | None) -> None:
+    """One map as pixels, without axes."""
+    low, high = limits or (None, None)
+    ax.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high)
+    ax.set_axis_off()
+
+
+def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
+    """Training loss and training and test error over the epochs of some runs.
+
+    Args:
+        runs: The lines of `metrics.jsonl` of each run.
+        path: Where the PNG goes.
+    """
+    figure = new_figure(9.0, 3.6)
+    left, right = figure.subplots(1, 2)
+    for number, (name, lines) in enumerate(runs.items()):
+        colour, _ = style_of(number)
+        epochs = [line["epoch"] for line in lines]
+        left.plot(epochs, [line["train_loss"] for line in lines], color=colour, label=name)
+        right.plot(
+            epochs, [line["train_error"] for line in lines], color=colour, ls="--", alpha=0.6
+        )
+        tested = [line for line in lines if "test_error" in line]
+        marker = "o" if len(tested) < 40 else None
+        right.plot(
+            [line["epoch"] for line in tested],
+            [line["test_error"] for line in tested],
+            color=colour,
+            marker=marker,
+            ms=3,
+        )
+    left.set(xlabel="epoch", ylabel="training loss", ylim=(0, None))
+    right.set(xlabel="epoch", ylabel="error (%)", ylim=(0, None))
+    right.plot([], [], color="0.3", marker="o", ms=3, label="tested")
+    right.plot([], [], color="0.3", ls="--", alpha=0.6, label="training, augmented")
+    for ax in (left, right):
+        ax.legend(frameon=False, fontsize=8)
+        ax.grid(alpha=0.25)
+        ax.spines[["top", "right"]].set_visible(False)
+    return save(figure, path)
+
+
+def confusion_figure(score: Score, class_names: Sequence[str], path: Path) -> Path:
+    """The confusion matrix in percent of each true class; numbers where there is room for them."""
+    counts = score.confusion.double()
+    shares = 100 * counts / counts.sum(1, keepdim=True).clamp(min=1)
+    classes = len(class_names)
+    side = max(4.0, 0.5 * classes) if classes <= 30 else 10.0
+    figure = new_figure(side + 1.6, side + 1)
+    ax = figure.subplots()
+    image = ax.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=100)
+    if classes <= 30:
+        ax.set_xticks(range(classes), class_names, rotation=45, ha="right")
+        ax.set_yticks(range(classes), class_names)
+        for (row, column), count in zip(
+            ((r, c) for r in range(classes) for c in range(classes)),
+            score.confusion.flatten().tolist(),
+            strict=True,
+        ):
+            if count:
+                colour = "white" if shares[row, column] > 55 else "0.2"
+                ax.text(column, row, str(count), ha="center", va="center", color=colour, fontsize=7)
+    ax.set(xlabel="taken for", ylabel="class")
+    ax.set_title(f"error {score.error:.2f} % of {score.total:,} images", fontsize=10)
+    figure.colorbar(image, ax=ax, shrink=0.8, label="% of the class")
+    return save(figure, path)

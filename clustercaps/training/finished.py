@@ -1,0 +1,109 @@
+"""A finished run, ready to test and to predict."""
+
+import glob
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from clustercaps import data
+from clustercaps.data.folders import EXTENSIONS
+from clustercaps.models import ImageClassifier, from_pretrained
+from clustercaps.training.run_folder import RunFolder
+from clustercaps.training.score import BATCH, Score, score
+from clustercaps.training.settings import TrainSettings
+
+# Luma of red, green and blue, as in every grey-scale conversion since ITU-R 601.
+GREY = (0.299, 0.587, 0.114)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network with its run's settings and the names of its classes."""
+
+    model: ImageClassifier
+    settings: TrainSettings
+    class_names: tuple[str, ...]
+
+    @classmethod
+    def open(cls, path: Path) -> "Trained":
+        """Load a finished run."""
+        folder = RunFolder(path)
+        settings, result = folder.settings, folder.result
+        if settings is None:
+            raise ValueError(f"{path} holds no run; give the --out folder of `clustercaps train`")
+        if result is None:
+            raise ValueError(
+                f"the run in {path} is not finished: clustercaps train --resume --out {path}"
+            )
+        return cls(from_pretrained(folder.model), settings, tuple(result["class_names"]))
+
+    def open_images(
+        self, name: str, split: str = "test", data_dir: str | None = None
+    ) -> data.Images | data.FolderImages:
+        """A set of images with the classes that the network was trained on."""
+        images: data.Images | data.FolderImages
+        if data.is_streamed(name):
+            crop = self.model.img_size[0]
+            images = data.open_folder(name, split, data_dir, round(crop * 256 / 224), crop)
+            names = images.class_names
+        else:
+            images = data.load(name, split, data_dir)
+            names = images.meta["class_names"]
+        if tuple(names) != self.class_names:
+            raise ValueError(
+                f"{name} has the classes {', '.join(names[:5])}, ...; the network was trained on "
+                f"{', '.join(self.class_names[:5])}, ..."
+            )
+        return images
+
+    def score(self, images: data.Images | data.FolderImages) -> Score:
+        """Test the network on some images."""
+        prepare = data.test_transform(self.settings.data)
+        classes = len(self.class_names)
+        return score(self.model, images, prepare, classes, torch.device("cpu"))
+
+    @torch.no_grad()
+    def predict(self, paths: Sequence[Path]) -> Iterator[Tensor]:
+        """Class probabilities of image files, one vector each."""
+        prepare = data.test_transform(self.settings.data)
+        for start in range(0, len(paths), BATCH):
+            pixels = torch.stack([self._read(path) for path in paths[start : start + BATCH]])
+            yield from self.model(prepare(pixels)).softmax(1)
+
+    def _read(self, path: Path) -> Tensor:
+        """An image file as the training set would have stored it."""
+        if data.is_streamed(self.settings.data):
+            crop = self.model.img_size[0]
+            resize = round(crop * 256 / 224)
+            edge = (resize - crop) // 2
+            return data.read_image(path, resize)[:, edge : edge + crop, edge : edge + crop]
+        channels, side, _ = data.info(self.settings.data).shape
+        pixels = data.read_image(path, side)
+        if channels == 3:
+            return pixels
+        if channels == 1:
+            grey = (pixels * torch.tensor(GREY).view(3, 1, 1)).sum(0, keepdim=True)
+            return grey.round().to(torch.uint8)
+        raise ValueError(
+            f"{self.settings.data} has {channels} channels an image; a single file cannot give them"
+        )
+
+
+def find_images(patterns: Sequence[str]) -> list[Path]:
+    """The image files that paths, folders and shell patterns stand for."""
+    found: list[Path] = []
+    for pattern in patterns:
+        path = Path(pattern)
+        if path.is_dir():
+            matches = [p for p in sorted(path.rglob("*")) if p.suffix.lower() in EXTENSIONS]
+        elif path.exists():
+            matches = [path]
+        else:
+            matches = [Path(p) for p in sorted(glob.glob(pattern, recursive=True))]
+        if not matches:
+            raise FileNotFoundError(f"no image at {pattern}; give files, folders or patterns")
+        found += matches
+    return found

@@ -1,0 +1,205 @@
+"""What a run does: every setting, and what is refused before any work starts.
+
+Imports nothing heavy, so that `clustercaps train --help` answers at once.
+"""
+
+import dataclasses
+import json
+import types
+import typing
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from clustercaps.utils.errors import at_least, unknown
+
+
+def setting(help: str, default: Any = dataclasses.MISSING) -> Any:
+    """A field with the sentence that `--help` shows."""
+    return field(default=default, metadata={"help": help})
+
+
+# "paper": as the network's own paper; "fast": few epochs; "strong": the lowest error we know how
+# to reach.
+RECIPE_NAMES = ("paper", "fast", "strong")
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """All that decides the outcome of a run."""
+
+    model: str = setting("a name from `clustercaps models`")
+    data: str = setting("a name from `clustercaps data list`, or folder:PATH")
+    recipe: str = setting("what the settings below start from: paper, fast or strong")
+    epochs: int = setting("passes over the training images")
+    batch_size: int = setting("images in a step, over all processes", 64)
+    lr: float = setting("peak learning rate", 0.1)
+    optimizer: str = setting(
+        "sgd, adam, adamw, rmsprop, radam, or muon: orthogonalised momentum for convolutions, "
+        "AdamW for the rest",
+        "sgd",
+    )
+    adamw_lr: float = setting("muon: peak learning rate of what AdamW trains", 2e-3)
+    schedule: str = setting(
+        "step: falls by lr_decay at each of the drops; cosine or linear: to 0; exponential: by "
+        "lr_decay every decay_epochs, smoothly; constant",
+        "step",
+    )
+    lr_decay: float = setting("factor of the schedules step and exponential", 0.1)
+    drops: str = setting("step: shares of the run after which the rate falls", "1/3,2/3")
+    decay_epochs: float = setting("exponential: epochs in which it falls by lr_decay", 1.0)
+    lr_floor: float = setting("exponential: smallest learning rate", 0.0)
+    warmup_epochs: float = setting("epochs in which the learning rate rises from 0", 0.0)
+    momentum: float = setting("momentum of sgd and muon", 0.0)
+    nesterov: bool = setting("Nesterov's form of momentum", False)
+    weight_decay: float = setting("L2 penalty on all parameters; decoupled in adamw and muon", 5e-4)
+    label_smoothing: float = setting("probability spread over all classes", 0.0)
+    clip_norm: float = setting("largest norm of the gradient; 0 for no limit", 0.0)
+    average: float = setting(
+        "decay of a running average of the weights, which is then what is tested; 0 for none", 0.0
+    )
+    augment: bool = setting("the paper's random jitter, crop and flip", True)
+    flips: str = setting(
+        "random, or alternating: every image is mirrored in every other epoch", "random"
+    )
+    erase: float = setting(
+        "probability that a rectangle of a training image is replaced by noise", 0.0
+    )
+    validate: bool = setting("train on four fifths and test on the validation fifth", False)
+    limit: int = setting("train on this many images, evenly from all classes; 0 for all", 0)
+    epoch_images: int = setting(
+        "images in an epoch, drawn anew for each, to test more often; 0 for all", 0
+    )
+    test_limit: int = setting("test on this many, likewise: the same in every test; 0 for all", 0)
+    views: str = setting(
+        "azimuth or elevation: train and test on its familiar viewpoints, and test on the novel "
+        "ones too; sets of toys only",
+        "",
+    )
+    seed: int = setting("seed of weights, order and augmentation", 0)
+    precision: str = setting("float32 or bf16 (mixed)", "float32")
+    accumulate: int = setting("parts that a step's batch is computed in, to save memory", 1)
+    test_every: int = setting("epochs between tests; the last epoch is always tested", 1)
+    img_size: int = setting("side of streamed images after cropping; 0 for 224", 0)
+    model_settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        for name in ("epochs", "batch_size", "accumulate", "test_every"):
+            at_least(name, getattr(self, name), 1)
+        for name in ("limit", "epoch_images", "test_limit", "img_size", "seed"):
+            at_least(name, getattr(self, name), 0)
+        rates = ("lr", "adamw_lr", "lr_floor", "weight_decay")
+        for name in (*rates, "clip_norm", "warmup_epochs", "momentum"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name in ("momentum", "label_smoothing", "average", "erase"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        choices = {
+            "recipe": RECIPE_NAMES,
+            "optimizer": ("sgd", "adam", "adamw", "rmsprop", "radam", "muon"),
+            "schedule": ("step", "cosine", "linear", "exponential", "constant"),
+            "flips": ("random", "alternating"),
+            "precision": ("float32", "bf16"),
+            "views": ("", "azimuth", "elevation"),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(unknown(name, getattr(self, name), allowed))
+        self._refuse_contradictions()
+
+    def _refuse_contradictions(self) -> None:
+        from clustercaps.data.catalogue import info, is_streamed
+        from clustercaps.models.registry import check_settings
+
+        check_settings(self.model, self.model_settings)
+        if not 0 < self.lr_decay <= 1 or self.decay_epochs <= 0:
+            raise ValueError(
+                "lr_decay must be in (0, 1] and decay_epochs positive, got "
+                f"{self.lr_decay} and {self.decay_epochs}"
+            )
+        check_drops(self.drops)
+        if self.momentum and self.optimizer not in ("sgd", "muon"):
+            raise ValueError(
+                f"momentum is for sgd and muon, not for {self.optimizer}; leave it out"
+            )
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov needs momentum > 0; set momentum 0.9 or drop nesterov")
+        if self.warmup_epochs >= self.epochs:
+            raise ValueError(
+                f"warmup_epochs ({self.warmup_epochs}) must be less than epochs ({self.epochs})"
+            )
+        if self.accumulate > self.batch_size:
+            raise ValueError(
+                f"accumulate ({self.accumulate}) cannot exceed batch_size ({self.batch_size})"
+            )
+        if self.views and (is_streamed(self.data) or not info(self.data).stereo):
+            raise ValueError(
+                f"viewpoints of {self.data} are not known; views is for smallnorb and rendered-norb"
+            )
+        if self.views and self.validate:
+            raise ValueError("views tests on the test split, which validate leaves alone; give one")
+        if not is_streamed(self.data):
+            info(self.data)
+            if self.img_size:
+                raise ValueError(f"img_size is for streamed images; {self.data} always gives 32x32")
+        elif not self.augment:
+            raise ValueError(
+                f"{self.data} is cropped and flipped while it is read; augment cannot be off"
+            )
+        if (self.erase or self.flips != "random") and (is_streamed(self.data) or not self.augment):
+            raise ValueError("erase and flips change the augmentation of datasets in memory only")
+        for name in ("num_classes", "in_chans", "img_size"):
+            if name in self.model_settings:
+                raise ValueError(f"{name} follows from the data; it cannot be set for the network")
+
+    def to_json(self) -> str:
+        """The settings as JSON text."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+
+def resolve(model: str, data: str, recipe: str | None = None, **overrides: Any) -> TrainSettings:
+    """A recipe with some of its settings changed; unknown names are refused."""
+    from clustercaps.models.registry import get_preset
+
+    preset = get_preset(model)
+    recipe = recipe or preset.default_recipe
+    start = preset.get_recipe(recipe)
+    known = [f.name for f in dataclasses.fields(TrainSettings)]
+    for name in overrides:
+        if name not in known:
+            raise ValueError(unknown("setting", name, known))
+    chosen = {"model": model, "data": data, "recipe": recipe, **start, **overrides}
+    return TrainSettings(**chosen)
+
+
+def check_drops(text: str) -> None:
+    """Refuse drops that are not shares of the run, such as "1/3,2/3"."""
+    try:
+        good = all(0 < Fraction(part) < 1 for part in text.split(",") if part)
+    except (ValueError, ZeroDivisionError):
+        good = False
+    if not good:
+        raise ValueError(f'drops must be shares of the run such as "1/3,2/3", got {text!r}')
+
+
+def from_json(text: str, source: str) -> TrainSettings:
+    """Settings from JSON text; `source` names it in errors."""
+    try:
+        return TrainSettings(**json.loads(text))
+    except (TypeError, ValueError, KeyError) as error:
+        raise ValueError(f"{source} does not hold the settings of a run: {error}") from error
+
+
+def check_types(settings: TrainSettings) -> None:
+    """Refuse values of the wrong type; an int may stand for a float, as in JSON."""
+    hints = typing.get_type_hints(TrainSettings)
+    for each in dataclasses.fields(settings):
+        value, expected = getattr(settings, each.name), hints[each.name]
+        if isinstance(expected, types.GenericAlias):
+            expected = typing.get_origin(expected)
+        if expected is float and type(value) is int:
+            object.__setattr__(settings, each.name, float(value))
+        elif type(value) is not expected:
+            raise ValueError(f"{each.name} must be {expected.__name__}, got {value!r}")

@@ -1,0 +1,1 @@
+"""What everything else stands on: errors, files, sizes, tables, plots. Imports nothing of ours."""

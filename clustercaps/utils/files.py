@@ -1,0 +1,122 @@
+"""Files on disk: written whole or not at all, locked, and where caches go.
+
+Imports nothing heavy: a CSV can be read and written without torch.
+"""
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+UNFINISHED = ".unfinished"
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path for a file that takes its name, durably, once it is written.
+
+    If writing fails, nothing is left behind and a previous file stays as it was.
+    """
+    part = _temporary(path)
+    try:
+        yield part
+        _sync(part)
+        os.replace(part, path)
+        _sync(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a text file so that a reader sees the old or the new one, never half of it."""
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write several files so that each appears whole, and none appears if one cannot be written."""
+    parts = {_temporary(path): path for path in contents}
+    try:
+        for part, path in parts.items():
+            part.write_bytes(contents[path])
+            _sync(part)
+        for part, path in parts.items():
+            os.replace(part, path)
+    finally:
+        for part in parts:
+            part.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Delete what writers that were killed left in a folder."""
+    for part in folder.glob(f".*{UNFINISHED}"):
+        part.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    # Not tempfile: its files are private to the user, and a cache may be shared.
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+
+
+def _sync(path: Path) -> None:
+    """Make a file, or the renames in a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def take_lock(path: Path, wait: bool = True) -> TextIO:
+    """An exclusive lock that lasts until the file is closed or the process dies, however it dies.
+
+    Args:
+        path: Of a file for the lock alone; created if missing.
+        wait: For another process to release it; if False, raises `BlockingIOError`, whose
+            `filename` is what that process wrote into the file.
+    """
+    try:
+        import fcntl
+    except ImportError as error:
+        raise OSError(f"{path} cannot be locked: this needs a Unix system") from error
+    lock = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        lock.seek(0)
+        owner = lock.read().strip()
+        lock.close()
+        raise BlockingIOError(error.errno, error.strerror, owner) from error
+    lock.truncate(0)
+    lock.write(str(os.getpid()))
+    lock.flush()
+    return lock
+
+
+def home() -> Path:
+    """Root of all caches: $CLUSTERCAPS_HOME, or `clustercaps` in the user's cache folder."""
+    chosen = os.environ.get("CLUSTERCAPS_HOME")
+    if chosen:
+        return Path(chosen).expanduser()
+    # The rules of platformdirs.
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
+        return Path(base).expanduser() / "clustercaps" / "Cache"
+    if sys.platform == "darwin":
+        return Path("~/Library/Caches/clustercaps").expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "clustercaps"
+
+
+def data_folder() -> Path:
+    """Where fetched datasets are: `data` in the root, or $CLUSTERCAPS_DATA."""
+    chosen = os.environ.get("CLUSTERCAPS_DATA")
+    return Path(chosen).expanduser() if chosen else home() / "data"
+
+
+def kernel_folder() -> Path:
+    """Where built kernels are: `kernels` in the root, or in $CLUSTERCAPS_CACHE."""
+    chosen = os.environ.get("CLUSTERCAPS_CACHE")
+    return (Path(chosen).expanduser() if chosen else home()) / "kernels"

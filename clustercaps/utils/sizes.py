@@ -1,0 +1,59 @@
+"""Sizes of maps, and the one formula for what a window of a given stride and padding leaves."""
+
+from typing import no_type_check
+
+from jaxtyping import Float
+from torch import Tensor
+
+from clustercaps.utils.errors import at_least
+
+# One side length for both, or (height, width); a list is what JSON makes of a tuple.
+Size = int | tuple[int, int] | list[int]
+
+ImageBatch = Float[Tensor, "batch in_chans img_height img_width"]
+
+
+def pair(size: Size) -> tuple[int, int]:
+    """A side length as (height, width)."""
+    height, width = (size, size) if isinstance(size, int) else size
+    at_least("height", height, 1)
+    at_least("width", width, 1)
+    return height, width
+
+
+def show_size(size: Size) -> str:
+    """(height, width) as people write it."""
+    height, width = pair(size)
+    return f"{height}x{width}"
+
+
+# Without annotations that the tests check: torch.compile may know the sides only as symbols.
+@no_type_check
+def windows_along(side: int, kernel_size: int, stride: int = 1, padding: int = 0) -> int:
+    """Positions of a window along one side; 0 or less if it does not fit."""
+    return (side + 2 * padding - kernel_size) // stride + 1
+
+
+def conv_size(
+    in_size: Size, kernel_size: Size, stride: int = 1, padding: int = 0, layer: str = ""
+) -> tuple[int, int]:
+    """Height and width of the maps that a convolution leaves; refuses to leave none.
+
+    Args:
+        in_size: Height and width of the maps below.
+        kernel_size: Of the convolution.
+        stride: Of the convolution.
+        padding: Zeros around the maps.
+        layer: What the error calls it.
+    """
+    height, width = (
+        windows_along(side, kernel, stride, padding)
+        for side, kernel in zip(pair(in_size), pair(kernel_size), strict=True)
+    )
+    if height < 1 or width < 1:
+        raise ValueError(
+            f"maps of {show_size(in_size)} are too small for a {show_size(kernel_size)} "
+            f"convolution{layer and f' ({layer})'}; use larger images (img_size), or smaller "
+            "strides or kernels"
+        )
+    return height, width

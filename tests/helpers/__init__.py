@@ -1,0 +1,1 @@
+"""What several tests use: references, golden values, small files, numbers of the docs."""

@@ -1,0 +1,33 @@
+"""Two processes with half a batch each get the gradients of one with all; run by test_cluster."""
+
+import os
+import tempfile
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import clustercaps as cc
+
+
+def worker(rank: int, rendezvous: str, images: torch.Tensor, expected: list[torch.Tensor]) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=2)
+    torch.manual_seed(0)
+    model = DistributedDataParallel(cc.create_model("m1", in_chans=1, img_size=12, dim=3))
+    model(images[rank::2]).square().mean().backward()
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
+        # Every parameter has a gradient: DDP would wait for one that is never used.
+        torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    model = cc.create_model("m1", in_chans=1, img_size=12, dim=3)
+    images = torch.rand(4, 1, 12, 12)
+    model(images).square().mean().backward()
+    gradients = [parameter.grad for parameter in model.parameters()]
+    with tempfile.TemporaryDirectory() as folder:
+        rendezvous = os.path.join(folder, "rendezvous")
+        torch.multiprocessing.spawn(worker, (rendezvous, images, gradients), nprocs=2)

@@ -1,5 +1,14 @@
 """Capsule networks for PyTorch: non-iterative cluster routing and its relatives.
 
+- `cc.layers`: building blocks, such as `ClusterCapsules2d`, `CapsuleConv2d` and `PrimaryCapsules`
+- `cc.routing`: every routing, as a class (`EMRouting`) and as a function (`em_route`)
+- `cc.functional`: the same functions, and squashing, without parameters or modules
+- `cc.losses`: margin, spread, centripetal and reconstruction loss
+- `cc.models`: networks by name (`create_model`) and by class, and what a step of them needs
+- `cc.data`: datasets, their preparation and augmentation
+- `cc.training`: `train(settings, out)`, and what it leaves behind
+- `cc.testing`: checks for routings and layers of your own
+
 Names are imported on first use, so that `clustercaps --help` does not wait for torch.
 """
 
@@ -9,15 +18,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import clustercaps.data as data
     import clustercaps.functional as functional
+    import clustercaps.layers as layers
+    import clustercaps.losses as losses
+    import clustercaps.models as models
+    import clustercaps.routing as routing
     import clustercaps.testing as testing
-    from clustercaps.layers.cluster import ClusterCapsules2d, RoutingTrace
-    from clustercaps.models import create_model, from_pretrained, list_models
-    from clustercaps.models.memory import memory_estimate
+    import clustercaps.training as training
+    from clustercaps.layers import CapsuleConv2d, ClusterCapsules2d, RoutingTrace
+    from clustercaps.models import create_model, from_pretrained, list_models, memory_estimate
     from clustercaps.routing import create_routing, list_routings
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CapsuleConv2d",
     "ClusterCapsules2d",
     "RoutingTrace",
     "create_model",
@@ -25,14 +39,20 @@ __all__ = [
     "data",
     "from_pretrained",
     "functional",
+    "layers",
     "list_models",
     "list_routings",
+    "losses",
     "memory_estimate",
+    "models",
+    "routing",
     "testing",
+    "training",
 ]
 
-# Public name -> the module that defines it; a module's own name stands for the module.
+# Public name -> the module that exports it. The other names are modules.
 _HOME = {
+    "CapsuleConv2d": "layers",
     "ClusterCapsules2d": "layers",
     "RoutingTrace": "layers",
     "create_model": "models",
@@ -40,15 +60,14 @@ _HOME = {
     "from_pretrained": "models",
     "list_models": "models",
     "list_routings": "routing",
-    "memory_estimate": "models.memory",
+    "memory_estimate": "models",
 }
-_MODULES = ("data", "functional", "layers", "losses", "models", "routing", "testing")
 
 
 def __getattr__(name: str) -> object:
     if name in _HOME:
         return getattr(import_module(f"clustercaps.{_HOME[name]}"), name)
-    if name in _MODULES:
+    if name in __all__:
         return import_module(f"clustercaps.{name}")
     raise AttributeError(f"module 'clustercaps' has no attribute {name!r}")
 

@@ -1,7 +1,11 @@
 """Losses of capsule networks, each the sum over its documented axes.
 
-Every function returns one number per image [B]; sum or average over the batch as you like. The
-training loop takes the mean.
+Exports the margin, spread, centripetal and reconstruction losses, the evidence lower bound of
+variational capsules with its divergence, the margin's schedule of the spread loss, and the mask of
+class capsules that decoders read.
+
+Every loss is one number per image [B]; sum or average over the batch as you like. The training
+loop takes the mean.
 """
 
 import math
@@ -9,6 +13,17 @@ import math
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+__all__ = [
+    "centripetal_loss",
+    "gaussian_kl",
+    "margin_loss",
+    "mask_capsules",
+    "negative_elbo",
+    "reconstruction_loss",
+    "spread_loss",
+    "spread_margin",
+]
 
 
 def margin_loss(

@@ -1,5 +1,9 @@
 """Properties that a routing must have, as helpers for our tests and for your own routings.
 
+Exports `assert_routing_contract` and the single checks it makes, and comparisons of a layer with
+its reference (`assert_matches_reference`) and with its own transformed output
+(`equivariance_error`).
+
     import clustercaps as cc
 
     cc.testing.assert_routing_contract(lambda: MyRouting(children=6, parents=3, dim=4))

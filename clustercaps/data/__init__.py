@@ -1,7 +1,8 @@
-"""Image sets as uint8 tensors in memory, or streamed from folders.
+"""Datasets as uint8 tensors in memory, or streamed from folders.
 
-`load("cifar10", "train")` returns `Images(pixels, labels, meta)`; `train_transform` and
-`test_transform` prepare batches of them as the paper does.
+Exports the catalogue (`SETS`, `info`), what opens a dataset (`load("cifar10", "train")` returns
+`Images(pixels, labels, meta)`; `open_folder` streams), what prepares batches as the paper does
+(`train_transform`, `test_transform`), and the splits for validation and novel viewpoints.
 """
 
 from clustercaps.data.augment import Augment, Prepare, test_transform, train_transform

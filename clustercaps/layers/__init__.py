@@ -1,4 +1,9 @@
-"""Building blocks of capsule networks: primary capsules, votes, capsule layers, norms, decoders."""
+"""Building blocks of capsule networks.
+
+Exports capsule layers (`ClusterCapsules2d`, `CapsuleConv2d` with any routing, matrix capsules,
+inverted dot-product attention), primary capsules, votes, windows, norms, activations, decoders,
+ResNet stems and Gaussian processes over class capsules.
+"""
 
 from clustercaps.layers.activation import CapsuleActivation
 from clustercaps.layers.cluster import CapsuleConv2d, ClusterCapsules2d, RoutingTrace
@@ -9,21 +14,26 @@ from clustercaps.layers.decoders import (
     UpsamplingDecoder,
 )
 from clustercaps.layers.gaussian_process import ClassProcesses
-from clustercaps.layers.inverted import InvertedCapsules, InvertedCapsules2d
+from clustercaps.layers.inverted import CapsuleLayerNorm, InvertedCapsules, InvertedCapsules2d
 from clustercaps.layers.matrix import (
+    CapsuleBatchNorm,
     MatrixClassCapsules,
     MatrixConvCapsules,
+    MatrixLayer,
     PrimaryMatrixCapsules,
 )
 from clustercaps.layers.norm import MapNorm
 from clustercaps.layers.primary import PrimaryCapsules
-from clustercaps.layers.resnet import ResNetFront, ResNetStem
+from clustercaps.layers.resnet import BasicBlock, ResNetFront, ResNetStem
 from clustercaps.layers.votes import CoordinateAddition, MatrixVotes, VectorVotes
 from clustercaps.layers.windows import Windows
 
 __all__ = [
+    "BasicBlock",
     "CapsuleActivation",
+    "CapsuleBatchNorm",
     "CapsuleConv2d",
+    "CapsuleLayerNorm",
     "ClassProcesses",
     "ClusterCapsules2d",
     "ConvolutionalDecoder",
@@ -35,6 +45,7 @@ __all__ = [
     "MapNorm",
     "MatrixClassCapsules",
     "MatrixConvCapsules",
+    "MatrixLayer",
     "MatrixVotes",
     "PrimaryCapsules",
     "PrimaryMatrixCapsules",

@@ -1,8 +1,13 @@
-"""Votes in, capsules out: one file per routing, each a pure function that mirrors its equations."""
+"""Votes in, capsules out: one file per routing, each a pure function that mirrors its equations.
+
+Exports every routing as a module (`EMRouting`) and as a function (`em_route`), what they return
+(`Routed`), their base class (`Routing`), and the registry: `list_routings`, `get_routing`,
+`create_routing`.
+"""
 
 from typing import Any
 
-from clustercaps.routing.attention import AttentionRouting
+from clustercaps.routing.attention import AttentionRouting, attention_route
 from clustercaps.routing.base import Routed, Routing
 from clustercaps.routing.cluster import (
     EPS,
@@ -12,30 +17,59 @@ from clustercaps.routing.cluster import (
     routing_weights,
     vote_statistics,
 )
-from clustercaps.routing.dynamic import DynamicRouting
-from clustercaps.routing.em import EMRouting
-from clustercaps.routing.frem import FREMRouting
-from clustercaps.routing.frms import FRMSRouting
-from clustercaps.routing.heinsen import HeinsenRouting
-from clustercaps.routing.inverted_attention import InvertedAttentionRouting
-from clustercaps.routing.max_min import MaxMinRouting
-from clustercaps.routing.self_attention import SelfAttentionRouting
-from clustercaps.routing.self_routing import SelfRouting
-from clustercaps.routing.star import StarRouting
-from clustercaps.routing.vb import VBRouting
+from clustercaps.routing.dynamic import DynamicRouting, dynamic_route
+from clustercaps.routing.em import EMRouting, em_route
+from clustercaps.routing.frem import FREMRouting, frem_route
+from clustercaps.routing.frms import FRMSRouting, frms_route
+from clustercaps.routing.heinsen import HeinsenRouting, heinsen_route
+from clustercaps.routing.inverted_attention import (
+    InvertedAttentionRouting,
+    inverted_attention_route,
+)
+from clustercaps.routing.max_min import MaxMinRouting, max_min_route
+from clustercaps.routing.self_attention import SelfAttentionRouting, self_attention_route
+from clustercaps.routing.self_routing import SelfRouting, self_route
+from clustercaps.routing.star import StarRouting, StarWeights, star_route
+from clustercaps.routing.vb import VBRouting, vb_route
 from clustercaps.utils.errors import unknown
 
 __all__ = [
     "EPS",
     "ROUTINGS",
+    "AttentionRouting",
     "ClusterRouting",
+    "DynamicRouting",
+    "EMRouting",
+    "FREMRouting",
+    "FRMSRouting",
+    "HeinsenRouting",
+    "InvertedAttentionRouting",
+    "MaxMinRouting",
     "Routed",
     "Routing",
+    "SelfAttentionRouting",
+    "SelfRouting",
+    "StarRouting",
+    "StarWeights",
+    "UniformRouting",
+    "VBRouting",
+    "attention_route",
     "cluster_route",
     "create_routing",
+    "dynamic_route",
+    "em_route",
+    "frem_route",
+    "frms_route",
     "get_routing",
+    "heinsen_route",
+    "inverted_attention_route",
     "list_routings",
+    "max_min_route",
     "routing_weights",
+    "self_attention_route",
+    "self_route",
+    "star_route",
+    "vb_route",
     "vote_statistics",
 ]
 

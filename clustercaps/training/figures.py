@@ -14,7 +14,7 @@ from clustercaps.models import CapsuleNet
 from clustercaps.training.batches import open_split
 from clustercaps.training.finished import Trained
 from clustercaps.training.run_folder import RunFolder
-from clustercaps.training.score import Score
+from clustercaps.training.scoring import Score
 from clustercaps.utils.plotting import COLOURS, new_figure, save, style_of
 from clustercaps.utils.sizes import ImageBatch
 

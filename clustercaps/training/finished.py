@@ -12,7 +12,7 @@ from clustercaps import data
 from clustercaps.data.folders import EXTENSIONS
 from clustercaps.models import ImageClassifier, from_pretrained
 from clustercaps.training.run_folder import RunFolder
-from clustercaps.training.score import BATCH, Score, score
+from clustercaps.training.scoring import BATCH, Score, score
 from clustercaps.training.settings import TrainSettings
 
 # Luma of red, green and blue, as in every grey-scale conversion since ITU-R 601.

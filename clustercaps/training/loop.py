@@ -20,7 +20,7 @@ from clustercaps.training.batches import Batch, Load, Share, TrainBatches, open_
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.schedule import learning_rate
-from clustercaps.training.score import Score, score
+from clustercaps.training.scoring import Score, score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.training.signals import Stopped, StopSignals
 from clustercaps.training.state import TrainState

@@ -18,7 +18,7 @@ from clustercaps.utils.files import write_atomically
 
 def train(
     settings: TrainSettings,
-    out: Path,
+    out: Path | str,
     *,
     resume: bool = False,
     overwrite: bool = False,
@@ -41,7 +41,7 @@ def train(
         workers: Processes that read streamed images.
         load: What reads a set held in memory, if not `data.load`.
     """
-    folder = RunFolder(out)
+    folder = RunFolder(Path(out))
     accelerator = new_accelerator(folder, track)
     refusal: str | None = None
     if accelerator.is_main_process:
@@ -88,9 +88,10 @@ def _from_first(message: str | None, processes: int) -> str | None:
 
 
 def train_seeds(
-    settings: TrainSettings, seeds: list[int], out: Path, **options: Any
+    settings: TrainSettings, seeds: list[int], out: Path | str, **options: Any
 ) -> dict[str, Any]:
     """One run per seed, in `out/seed-N`; mean and standard deviation go to `out/summary.json`."""
+    out = Path(out)
     results = [
         train(replace(settings, seed=seed), out / f"seed-{seed}", **options) for seed in seeds
     ]

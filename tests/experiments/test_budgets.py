@@ -85,3 +85,24 @@ def test_a_setting_that_an_old_result_does_not_know_is_no_change() -> None:
     cell = get_experiment("ablation").cells("quick")[0]
     older = {name: value for name, value in cell.settings.items() if name != "accumulate"}
     assert cell.changes(older) == []
+
+
+@pytest.mark.parametrize("name", ["classification", "kd-grid", "ablation"])
+def test_night_trains_on_all_images_of_real_sets_with_the_strong_recipe(name: str) -> None:
+    cells = get_experiment(name).cells("night")
+    assert {cell.data for cell in cells} <= {"fashion-mnist", "cifar10"}
+    for cell in cells:
+        assert (cell.settings["limit"], cell.settings["validate"]) == (0, False)
+        assert cell.settings["test_every"] > cell.settings["epochs"]
+        strong = cell.settings["recipe"] == "strong"
+        assert strong != cell.id.startswith("m1-paper-recipe")
+
+
+def test_a_cell_can_have_seeds_of_its_own() -> None:
+    experiment = get_experiment("classification")
+    wanted = experiment.wanted("night")
+    assert {seed for id, seed in wanted if id == "m1/fashion-mnist"} == {0, 1, 2}
+    assert {seed for id, seed in wanted if id == "s1/fashion-mnist"} == {0}
+    paper = next(c for c in experiment.cells("night") if c.id == "m1-paper-recipe/fashion-mnist")
+    ours = next(c for c in experiment.cells("night") if c.id == "m1/fashion-mnist")
+    assert paper.settings["epochs"] == ours.settings["epochs"]

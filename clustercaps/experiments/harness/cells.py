@@ -45,6 +45,7 @@ class Cell:
         data: The image set that it needs, if any.
         defaults: What settings mean that an older result does not know.
         seeded: Whether the seed changes the outcome; if not, only seed 0 is measured.
+        seeds: Of this cell alone, where it gets fewer or more than the budget's.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Cell:
     data: str = ""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     seeded: bool = True
+    seeds: tuple[int, ...] | None = None
 
     @cached_property
     def hash(self) -> str:
@@ -103,10 +105,12 @@ class Experiment:
         }
     )
 
+    def seeds_of(self, cell: Cell, budget: str) -> tuple[int, ...]:
+        """The seeds that a cell is measured with."""
+        return (cell.seeds or self.seeds[budget]) if cell.seeded else (0,)
+
     def wanted(self, budget: str) -> set[tuple[str, int]]:
         """The cells and seeds that make the results of a budget complete."""
         return {
-            (cell.id, seed)
-            for cell in self.cells(budget)
-            for seed in (self.seeds[budget] if cell.seeded else (0,))
+            (cell.id, seed) for cell in self.cells(budget) for seed in self.seeds_of(cell, budget)
         }

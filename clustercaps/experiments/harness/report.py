@@ -19,6 +19,7 @@ is in [routing.md](routing.md).
 
 ```
 clustercaps reproduce NAME --budget quick        # NAME: {names}
+clustercaps reproduce NAME --budget night        # all images, the strong recipe; hours on two cores
 clustercaps reproduce NAME --budget full         # the paper's protocol; days on a GPU
 clustercaps reproduce --list NAME --budget full  # one resumable command per cell and seed
 clustercaps report                               # this page again
@@ -37,12 +38,19 @@ A comparison counts if the difference is larger than the deviations over seeds t
 there are several, and at viewpoints larger than what so few test images leave to chance; "in part"
 means that some comparisons agree. A quick result is about a smaller task than the paper's.
 """
+APPENDIX = """\
+## Appendix: quick results
+
+Smaller tasks than those above, of the same experiments.
+"""
 # Best first. Smoke results say nothing about the method.
-SHOWN = ("full", "quick")
+SHOWN = ("full", "night", "quick")
 
 
 def fragments(results: Path, to_results: str = "") -> dict[str, dict[str, str]]:
-    """The sections of every experiment that has results, by budget; full ones replace quick ones.
+    """The sections of every experiment that has results, by budget, the largest first.
+
+    A budget that is complete replaces the smaller ones.
 
     Args:
         results: The folder of the results.
@@ -87,11 +95,17 @@ def render(results: Path, page: Path) -> str:
     to_results = os.path.relpath(results, page.parent).replace(os.sep, "/") + "/"
     parts = [HEAD.format(results=to_results, names=", ".join(EXPERIMENTS))]
     parts.append(f"## What holds\n\n{findings_table(results)}\n\n{RULE}")
+    appendix = []
     for name, sections in fragments(results, to_results).items():
-        parts += sections.values()
+        largest = next(iter(sections), None)
+        for budget, text in sections.items():
+            smaller = budget == "quick" and budget != largest
+            (appendix if smaller else parts).append(text)
         if not sections:
             title = get_experiment(name).title
             parts.append(f"## {title}\n\nNo results yet. It measures {EXPERIMENTS[name]}.\n")
+    if appendix:
+        parts += [APPENDIX, *appendix]
     return "\n".join(parts)
 
 

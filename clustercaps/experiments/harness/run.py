@@ -90,13 +90,16 @@ def chosen(experiment: Experiment, request: Request) -> Iterator[tuple[Cell, int
             raise KeyError(unknown(f"cell of {request.name}", pattern, [c.id for c in cells]))
     if request.cells:
         cells = [c for c in cells if any(fnmatchcase(c.id, p) for p in request.cells)]
-    seeds = request.seeds or experiment.seeds[request.budget]
-    for position, seed in enumerate(seeds):
+
+    def seeds_of(cell: Cell) -> tuple[int, ...]:
+        own = experiment.seeds_of(cell, request.budget)
+        return request.seeds if request.seeds and cell.seeded else own
+
+    for position in range(max(len(seeds_of(cell)) for cell in cells)):
         for cell in cells:
-            if cell.seeded:
-                yield cell, seed
-            elif position == 0:
-                yield cell, 0
+            seeds = seeds_of(cell)
+            if position < len(seeds):
+                yield cell, seeds[position]
 
 
 def commands(request: Request) -> list[str]:

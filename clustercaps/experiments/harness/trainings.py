@@ -37,6 +37,7 @@ def training(
     data: str,
     recipe: str,
     measure: Callable[[TrainSettings, int, Workspace], Row] | None = None,
+    seeds: tuple[int, ...] | None = None,
     **changes: Any,
 ) -> Cell:
     """A cell that trains a network.
@@ -45,14 +46,16 @@ def training(
         id: Of the cell.
         model: A name from `clustercaps models`.
         data: A name from `clustercaps data list`.
-        recipe: "paper" or "fast".
+        recipe: "paper", "fast" or "strong".
         measure: What to do with settings, seed and workspace; `train_once` if not given.
+        seeds: Where the cell gets other ones than its budget.
         **changes: Settings that differ from the recipe's.
     """
     settings = resolve(model, data, recipe, **{"test_every": NEVER, **changes})
     stored = asdict(settings)
     del stored["seed"]
-    return Cell(id, stored, partial(measure or train_once, settings), data, default_settings())
+    run = partial(measure or train_once, settings)
+    return Cell(id, stored, run, data, default_settings(), seeds=seeds)
 
 
 def train_once(

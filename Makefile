@@ -1,11 +1,11 @@
-# make demo            set up .venv, then train M1 on real images and draw what it learnt
-# make test            set up .venv, then run the tests
+# make demo            set up .venv, train M1 on real images and draw figures
+# make test            set up .venv and run the tests
 # make lint            ruff and mypy
 # make format          ruff, in place
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
-# make test-triton     check the Triton kernel without a GPU, in an environment of its own
+# make test-triton     check the Triton kernel without a GPU, in its own environment
 # make test-asan       run the C++ kernel's tests under the address sanitizer
-# make soak            kill a training run 100 times and compare the outcome
+# make soak            kill a training run 100 times and compare the result
 
 PY := .venv/bin/python
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.

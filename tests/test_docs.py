@@ -107,7 +107,7 @@ def test_table_of_routings_is_what_is_registered() -> None:
     import clustercaps as cc
     from clustercaps.models.registry import PRESETS, count_parameters
 
-    page = (ROOT / "docs/routings.md").read_text()
+    page = (ROOT / "docs/systems.md").read_text()
     rows = [line for line in page.splitlines() if line.startswith("| ") and "(`" in line]
     assert len(rows) >= 18
     for row in rows:
@@ -119,5 +119,5 @@ def test_table_of_routings_is_what_is_registered() -> None:
 
 
 def test_example_of_routings_runs() -> None:
-    page = (ROOT / "docs/routings.md").read_text()
+    page = (ROOT / "docs/systems.md").read_text()
     exec(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0], {})

@@ -15,7 +15,7 @@ Written by `clustercaps report` from the files in [results]({results}); edit tho
 Every table puts the paper's printed numbers beside ours and says what was run: data, seeds, epochs,
 time, machine, commit. Errors are those of the last epoch, never of the best one; accuracies at
 novel viewpoints are of the epoch at which networks are matched. Where the paper contradicts itself
-is in [routing.md](routing.md).
+is in [cluster-routing.md](cluster-routing.md).
 
 ```
 clustercaps reproduce NAME --budget quick        # NAME: {names}

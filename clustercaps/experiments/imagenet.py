@@ -48,7 +48,10 @@ def cells(budget: str) -> list[Cell]:
     elif budget == "quick":
         run = training(MODEL, MODEL, DATA, "fast", train_and_score, epochs=1, img_size=64)
     else:
-        tiny = {"model_settings": {"dim": 2, "votes": 4, "channels": 2}, "img_size": 32}
+        tiny: dict[str, Any] = {
+            "model_settings": {"dim": 2, "votes": 4, "channels": 2},
+            "img_size": 32,
+        }
         run = training(MODEL, MODEL, DATA, "fast", train_on_own, epochs=1, batch_size=8, **tiny)
     return [Cell("cost", cost, partial(count_cost, cost), seeded=False), run]
 

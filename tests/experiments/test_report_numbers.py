@@ -14,7 +14,7 @@ from clustercaps.experiments.harness.store import CONDITIONS, Store
 PAPER = Path(__file__).parents[2] / "clustercaps/experiments/paper.json"
 
 
-@pytest.mark.parametrize("budget", ["quick", "full"])
+@pytest.mark.parametrize("budget", ["quick", "night", "full"])
 def test_every_number_of_the_page_is_in_the_results(budget: str, tmp_path: Path) -> None:
     chance = random.Random(0)
     results, page = tmp_path / "results", tmp_path / "docs" / "page.md"

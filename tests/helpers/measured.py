@@ -5,6 +5,7 @@ The convention is in CONTRIBUTING.md, "Numbers in the docs".
 
 import csv
 import json
+import math
 import re
 import statistics
 from collections.abc import Iterator
@@ -102,9 +103,11 @@ def from_curves(rows: list[dict[str, str]]) -> Iterator[tuple[str, float]]:
 
 def to_float(text: str) -> float | None:
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         return None
+    # A hash such as 12e456789012 reads as infinity.
+    return value if math.isfinite(value) else None
 
 
 def stated_numbers(text: str, everywhere: bool) -> Iterator[tuple[str, str, float]]:

@@ -34,7 +34,7 @@ def test_golden_layer() -> None:
         layer.vote.weight.copy_(torch.from_numpy(np.concatenate(weights)))
         layer.vote.bias.copy_(torch.from_numpy(np.concatenate(biases)))
     x = torch.from_numpy(np.stack([fill((2, 2, 2), 0.4, 0.3 * i) for i in range(2)]))
-    golden = json.loads((HERE / "golden/cluster.json").read_text())["cluster_layer"]["out"]
+    golden = json.loads((HERE.parent / "golden/cluster.json").read_text())["cluster_layer"]["out"]
     torch.testing.assert_close(
         layer(x.unsqueeze(0))[0], torch.tensor(golden, dtype=torch.float64), rtol=0, atol=1e-8
     )

@@ -95,7 +95,7 @@ def render(results: Path, page: Path) -> str:
     to_results = os.path.relpath(results, page.parent).replace(os.sep, "/") + "/"
     parts = [HEAD.format(results=to_results, names=", ".join(EXPERIMENTS))]
     parts.append(f"## What holds\n\n{findings_table(results)}\n\n{RULE}")
-    appendix = []
+    appendix: list[str] = []
     for name, sections in fragments(results, to_results).items():
         largest = next(iter(sections), None)
         for budget, text in sections.items():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from helpers.measured import is_known, known_numbers, stated_numbers
 
-from clustercaps.experiments.harness import report
+from clustercaps.experiments.harness import page as reproduction
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
@@ -80,8 +80,10 @@ It took 156 s and 2.7 min. 1x28x28 is no factor.
 
 def test_reproduction_page_is_what_report_writes() -> None:
     page = ROOT / "docs" / "reproduction.md"
-    assert page.read_text() == report.render(ROOT / "results", page), "run `clustercaps report`"
-    for name, sections in report.fragments(ROOT / "results").items():
+    assert page.read_text() == reproduction.render(ROOT / "results", page), (
+        "run `clustercaps report`"
+    )
+    for name, sections in reproduction.fragments(ROOT / "results").items():
         for budget, text in sections.items():
             assert (ROOT / "results" / f"{name}-{budget}.md").read_text() == text
 

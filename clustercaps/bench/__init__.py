@@ -2,6 +2,6 @@
 
 One module per word of `clustercaps bench` (`models`, `layers`, `scaling`, `epoch`, `peers`,
 `learning`), each with `run(options)`. They stand on `cases` (what is timed), `check` (is it
-right?), `measure` and `memory` (how it is timed), `work` (how much there is to compute) and
-`report`.
+right?), `measure` and `peak_memory` (how it is measured), `work` (how much there is to compute),
+`comparison_report` and `csv_output` (what is printed and stored).
 """

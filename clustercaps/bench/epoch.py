@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clustercaps import kernels
 from clustercaps.bench.cases import Options
-from clustercaps.bench.report import write_csv
+from clustercaps.bench.csv_output import write_csv
 from clustercaps.kernels import cluster_cpu
 from clustercaps.kernels.library import Layer, load
 from clustercaps.training.settings import resolve

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from clustercaps.bench.cases import Options, capsule_layers
 from clustercaps.bench.compare import compare
-from clustercaps.bench.report import publish
+from clustercaps.bench.comparison_report import publish
 
 MEASURES = ("forward", "training step")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustercaps.bench.cases import Options
-from clustercaps.bench.report import write_csv
+from clustercaps.bench.csv_output import write_csv
 from clustercaps.training.settings import TrainSettings, resolve
 from clustercaps.utils.plotting import COLOURS, new_figure, save
 from clustercaps.utils.tables import text_table

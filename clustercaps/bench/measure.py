@@ -68,6 +68,17 @@ def summarise(turns: list[Measurement]) -> Timing:
     return Timing(middle, high - low, len(times))
 
 
+def show_timing(timing: Timing) -> str:
+    """A time in milliseconds."""
+    return show_spread(1e3 * timing.median, 1e3 * timing.iqr)
+
+
+def show_spread(value: float, iqr: float) -> str:
+    """A number with its interquartile range in brackets."""
+    digits = 3 if value < 1 else 2 if value < 10 else 1
+    return f"{value:.{digits}f} ({iqr:.{digits}f})"
+
+
 def matmul(side: int) -> Callable[[], object]:
     """A product of square float32 matrices: the fastest arithmetic that torch has here."""
     left, right = torch.randn(2, side, side)

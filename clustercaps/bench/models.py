@@ -2,7 +2,7 @@
 
 from clustercaps.bench.cases import Options
 from clustercaps.bench.compare import MEMORY, compare
-from clustercaps.bench.report import publish
+from clustercaps.bench.comparison_report import publish
 
 MEASURES = ("forward", "training step", "one image", MEMORY)
 

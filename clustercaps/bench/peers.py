@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 
 from clustercaps.bench.cases import PAPER_MODELS, Case, Options, build
-from clustercaps.bench.measure import Timing, take_turns
+from clustercaps.bench.csv_output import write_csv
+from clustercaps.bench.measure import Timing, show_timing, take_turns
 from clustercaps.bench.peak_memory import can_measure, peak_extra_mb
-from clustercaps.bench.report import show_timing, write_csv
 from clustercaps.models.memory import memory_estimate
 from clustercaps.models.peers import PEERS
 from clustercaps.models.registry import count_parameters

@@ -14,8 +14,8 @@ from typing import Any
 
 from clustercaps.bench.cases import Case, Options, backends, build
 from clustercaps.bench.check import check
+from clustercaps.bench.csv_output import write_csv
 from clustercaps.bench.measure import Timing, take_turns
-from clustercaps.bench.report import write_csv
 from clustercaps.models import get_preset
 from clustercaps.utils.machine import machine
 from clustercaps.utils.plotting import COLOURS, new_figure, save

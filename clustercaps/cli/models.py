@@ -17,20 +17,20 @@ def run(arguments: argparse.Namespace) -> None:
     from clustercaps.utils.tables import text_table
 
     rows = [
-        [name, *(str(cell) for cell in cells.values()), get_preset(name).summary]
-        for name, cells in counts.classifier_table().items()
+        [name, *(str(count) for count in row.values()), get_preset(name).summary]
+        for name, row in counts.classifier_table().items()
     ]
     print("Classifiers: parameters on each data set (in brackets: as the paper prints them)\n")
     print(text_table(["model", *counts.TASKS, "what it is"], rows))
     others = [
-        [name, str(cell), get_preset(name).summary]
-        for name, cell in counts.other_networks().items()
+        [name, str(count), get_preset(name).summary]
+        for name, count in counts.other_networks().items()
     ]
     print("\nOther networks, with their default settings\n")
     print(text_table(["model", "parameters", "what it is"], others))
     peers = [
-        [name, str(cell), get_preset(name).summary + marked(name)]
-        for name, cell in counts.peer_networks().items()
+        [name, str(count), get_preset(name).summary + marked(name)]
+        for name, count in counts.peer_networks().items()
     ]
     print("\nNetworks of other papers, with their default settings\n")
     print(text_table(["model", "parameters", "what it is"], peers))

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the page."""
-    from clustercaps.experiments.harness.report import write
+    from clustercaps.experiments.harness.page import write
 
     if not arguments.results.is_dir():
         raise ValueError(

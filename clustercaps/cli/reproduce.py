@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Measure, or list what there is to measure."""
     if arguments.name is None and not arguments.list:
         raise ValueError(f"give an experiment: {', '.join(EXPERIMENTS)}; or --list")
-    from clustercaps.experiments.harness.run import Request, commands, reproduce
+    from clustercaps.experiments.harness.runner import Request, commands, reproduce
     from clustercaps.training.signals import Stopped
 
     def request(name: str) -> Request:

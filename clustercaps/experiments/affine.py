@@ -24,10 +24,10 @@ from torch import Tensor
 from clustercaps.experiments.harness.cells import Cell, Experiment, Row
 from clustercaps.experiments.harness.findings import Finding, below, judge
 from clustercaps.experiments.harness.markdown import markdown_table
-from clustercaps.experiments.harness.measuring import View, measured_training
+from clustercaps.experiments.harness.measured_cells import View, measured_training
 from clustercaps.experiments.harness.pictures import mosaic, pack, unpack
 from clustercaps.experiments.harness.plots import SMALL
-from clustercaps.experiments.harness.trainings import first_rows, spreads
+from clustercaps.experiments.harness.spread import first_rows, spreads
 from clustercaps.experiments.harness.transformations import is_shift, names, transform
 from clustercaps.experiments.paper import paper
 from clustercaps.models.affine import DrawingClassifier

@@ -22,13 +22,8 @@ from clustercaps.experiments.harness.counts import CLASSIFIERS
 from clustercaps.experiments.harness.findings import Finding, below, judge
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.plots import error_figure
-from clustercaps.experiments.harness.trainings import (
-    NAMES,
-    first_rows,
-    set_title,
-    spreads,
-    training,
-)
+from clustercaps.experiments.harness.spread import NAMES, first_rows, set_title, spreads
+from clustercaps.experiments.harness.training_cells import training
 from clustercaps.experiments.paper import paper
 
 if TYPE_CHECKING:

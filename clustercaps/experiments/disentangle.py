@@ -30,10 +30,10 @@ from clustercaps.experiments.harness.digit_properties import (
 )
 from clustercaps.experiments.harness.findings import Finding, judge
 from clustercaps.experiments.harness.markdown import markdown_table
-from clustercaps.experiments.harness.measuring import View, measured_training, rounded
+from clustercaps.experiments.harness.measured_cells import View, measured_training, rounded
 from clustercaps.experiments.harness.pictures import mosaic, pack, unpack
 from clustercaps.experiments.harness.plots import SMALL
-from clustercaps.experiments.harness.trainings import first_rows, spreads
+from clustercaps.experiments.harness.spread import first_rows, spreads
 from clustercaps.models import ClassCapsuleNet
 from clustercaps.models.base import LengthClassifier
 from clustercaps.utils.plotting import new_figure

@@ -25,7 +25,7 @@ from clustercaps.data.errors import need
 from clustercaps.experiments.harness.cells import Cell, Experiment, Row, Workspace
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.plots import COLUMN, add_legend, finish
-from clustercaps.experiments.harness.trainings import train_once, training
+from clustercaps.experiments.harness.training_cells import train_once, training
 from clustercaps.experiments.paper import paper
 from clustercaps.models import get_preset
 from clustercaps.training.settings import TrainSettings

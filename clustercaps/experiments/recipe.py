@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from clustercaps.experiments.harness.cells import Cell, Experiment, Row
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.plots import error_figure
-from clustercaps.experiments.harness.trainings import set_title, spreads, training
+from clustercaps.experiments.harness.spread import set_title, spreads
+from clustercaps.experiments.harness.training_cells import training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -24,9 +24,14 @@ from torch.nn.functional import one_hot
 from clustercaps.experiments.harness.cells import Cell, Experiment, Row
 from clustercaps.experiments.harness.findings import Finding, judge
 from clustercaps.experiments.harness.markdown import markdown_table
-from clustercaps.experiments.harness.measuring import View, measured_training, rounded, untrained
+from clustercaps.experiments.harness.measured_cells import (
+    View,
+    measured_training,
+    rounded,
+    untrained,
+)
 from clustercaps.experiments.harness.plots import SMALL, add_legend
-from clustercaps.experiments.harness.trainings import first_rows, spreads
+from clustercaps.experiments.harness.spread import first_rows, spreads
 from clustercaps.models import ClassCapsuleNet
 from clustercaps.utils.plotting import new_figure, style_of
 from clustercaps.utils.progress import with_bar

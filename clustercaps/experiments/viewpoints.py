@@ -28,7 +28,8 @@ from clustercaps.experiments.harness.findings import Finding, below, judge, samp
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.matching import at_level, comparisons, points
 from clustercaps.experiments.harness.plots import COLUMN, SMALL, add_legend
-from clustercaps.experiments.harness.trainings import NAMES, Spread, train_once, training
+from clustercaps.experiments.harness.spread import NAMES, Spread
+from clustercaps.experiments.harness.training_cells import train_once, training
 from clustercaps.experiments.paper import paper
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.plotting import new_figure, style_of

@@ -7,9 +7,10 @@ import pytest
 from clustercaps import kernels
 from clustercaps.bench.cases import Case, Options
 from clustercaps.bench.compare import Comparison, Result, those_that_fit
+from clustercaps.bench.comparison_report import COLUMNS, csv_rows, describe, ratio_rows
+from clustercaps.bench.csv_output import write_csv
 from clustercaps.bench.measure import take_turns
 from clustercaps.bench.peak_memory import can_measure, peak_extra_mb
-from clustercaps.bench.report import COLUMNS, csv_rows, describe, ratio_rows, write_csv
 from clustercaps.cli import main
 from clustercaps.utils.progress import StepBar
 

@@ -1,7 +1,7 @@
 import pytest
 
 from clustercaps.experiments.harness.counts import (
-    classifier_cell,
+    classifier_count,
     classifier_table,
     fits,
     other_networks,
@@ -48,7 +48,7 @@ def test_k_by_d_grid(votes: int, dim: int, printed: str) -> None:
 
 
 def test_others() -> None:
-    counts = {name: cell.count for name, cell in other_networks().items()}
+    counts = {name: count.parameters for name, count in other_networks().items()}
     assert counts == {
         "viewpoint_cnn": 4_253_349,
         "imagenet_m4": 28_893_608,
@@ -85,7 +85,7 @@ def test_the_papers_inconsistent_cells_are_marked() -> None:
     }
     ten_way = {(name, "smallnorb"): "*" for name in ("m1", "m2", "m3", "m4", "s2", "s4")}
     assert marked == {**ten_way, ("s3", "fashion-mnist"): "+"}
-    assert str(classifier_cell("s3", "fashion-mnist")) == "667,658 (686K+)"
+    assert str(classifier_count("s3", "fashion-mnist")) == "667,658 (686K+)"
 
 
 def test_printed_numbers() -> None:

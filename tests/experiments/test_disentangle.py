@@ -10,7 +10,7 @@ from clustercaps.experiments.harness.digit_properties import (
     effects,
     measure_properties,
 )
-from clustercaps.experiments.harness.measuring import View
+from clustercaps.experiments.harness.measured_cells import View
 from clustercaps.models import create_model
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from clustercaps.experiments import affine, get_experiment, routing_weights
 from clustercaps.experiments.harness.findings import Finding, below, sampling_sd
-from clustercaps.experiments.harness.trainings import Spread
+from clustercaps.experiments.harness.spread import Spread
 
 
 @pytest.mark.parametrize(

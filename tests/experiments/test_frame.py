@@ -12,12 +12,11 @@ import pytest
 from clustercaps.cli import build_parser, main
 from clustercaps.data import DataError
 from clustercaps.experiments import EXPERIMENTS
-from clustercaps.experiments.harness import report
-from clustercaps.experiments.harness import run as running
+from clustercaps.experiments.harness import page, runner
 from clustercaps.experiments.harness.cells import Cell, Experiment, Row, Workspace
 from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.spread import Spread, spreads
 from clustercaps.experiments.harness.store import Store, read_rows
-from clustercaps.experiments.harness.trainings import Spread, spreads
 from clustercaps.training.signals import Stopped
 from clustercaps.utils.plotting import new_figure
 
@@ -56,7 +55,7 @@ class Toy:
 def toy(monkeypatch: pytest.MonkeyPatch) -> Toy:
     toy = Toy()
     monkeypatch.setitem(EXPERIMENTS, "toy", "nothing much")
-    for module in (running, report):
+    for module in (runner, page):
         known = module.get_experiment
         monkeypatch.setattr(
             module,
@@ -246,7 +245,7 @@ def test_spread() -> None:
 def test_only_the_first_process_writes(
     toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "os", SimpleNamespace(environ={"RANK": "1"}))
+    monkeypatch.setattr(runner, "os", SimpleNamespace(environ={"RANK": "1"}))
     assert reproduce(tmp_path) == 0
     assert len(toy.measured) == 6
     assert not list(tmp_path.iterdir())

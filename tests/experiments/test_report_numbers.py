@@ -8,7 +8,7 @@ import pytest
 from helpers.measured import is_known, known_numbers, stated_numbers
 
 from clustercaps.experiments import get_experiment
-from clustercaps.experiments.harness import report
+from clustercaps.experiments.harness import page as reproduction
 from clustercaps.experiments.harness.store import CONDITIONS, Store
 
 PAPER = Path(__file__).parents[2] / "clustercaps/experiments/paper.json"
@@ -35,7 +35,7 @@ def test_every_number_of_the_page_is_in_the_results(budget: str, tmp_path: Path)
         store._write(rows)
         # What will be published can also be drawn.
         assert experiment.figure(rows, budget).axes
-    text = report.render(results, page)
+    text = reproduction.render(results, page)
     known = known_numbers(results, PAPER)
     stated = list(stated_numbers(text, everywhere=True))
     assert len(stated) > 50

@@ -20,15 +20,15 @@ CLASSIFIERS = ("m1", "m2", "m3", "m4", "s1", "s2", "s3", "s4", "baseline_cnn")
 
 
 @dataclass(frozen=True)
-class Cell:
+class Count:
     """One network on one data set: the count, what the paper prints, and whether they agree."""
 
-    count: int
+    parameters: int
     printed: str | None = None
     mark: str = ""
 
     def __str__(self) -> str:
-        return f"{self.count:,}" + (f" ({self.printed}{self.mark})" if self.printed else "")
+        return f"{self.parameters:,}" + (f" ({self.printed}{self.mark})" if self.printed else "")
 
 
 NOTES = {
@@ -58,32 +58,32 @@ def fits(count: int, printed: str) -> bool:
     return digits in (round(count / step), int(count / step))
 
 
-def classifier_cell(name: str, data: str) -> Cell:
+def classifier_count(name: str, data: str) -> Count:
     """The count of a classifier on a data set, marked where the paper's does not fit."""
     count = count_parameters(name, **TASKS[data])
     printed = printed_counts()[name].get(data)
     if printed is None or fits(count, printed):
-        return Cell(count, printed)
+        return Count(count, printed)
     ten_way = count_parameters(name, **{**TASKS[data], "num_classes": 10})
-    return Cell(count, printed, "*" if fits(ten_way, printed) else "+")
+    return Count(count, printed, "*" if fits(ten_way, printed) else "+")
 
 
-def classifier_table() -> dict[str, dict[str, Cell]]:
+def classifier_table() -> dict[str, dict[str, Count]]:
     """Every classifier of the paper's main table on every data set."""
-    return {name: {data: classifier_cell(name, data) for data in TASKS} for name in CLASSIFIERS}
+    return {name: {data: classifier_count(name, data) for data in TASKS} for name in CLASSIFIERS}
 
 
-def peer_networks() -> dict[str, Cell]:
+def peer_networks() -> dict[str, Count]:
     """The networks of other papers as they are registered."""
-    return {name: Cell(count_parameters(name)) for name in PEERS}
+    return {name: Count(count_parameters(name)) for name in PEERS}
 
 
-def other_networks() -> dict[str, Cell]:
+def other_networks() -> dict[str, Count]:
     """The remaining networks of the paper as they are registered."""
-    cells = {}
+    counts = {}
     for name in list_models():
         if name not in CLASSIFIERS and name not in PEERS:
             count = count_parameters(name)
             printed = next(iter(printed_counts().get(name, {}).values()), None)
-            cells[name] = Cell(count, printed, "" if not printed or fits(count, printed) else "+")
-    return cells
+            counts[name] = Count(count, printed, "" if not printed or fits(count, printed) else "+")
+    return counts

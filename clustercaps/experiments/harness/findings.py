@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from clustercaps.experiments.harness.trainings import Spread
+from clustercaps.experiments.harness.spread import Spread
 
 
 @dataclass(frozen=True)

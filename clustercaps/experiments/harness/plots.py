@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from clustercaps.experiments.harness.trainings import Spread
+from clustercaps.experiments.harness.spread import Spread
 from clustercaps.utils.plotting import new_figure, style_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clustercaps import data
 from clustercaps.experiments.harness.cells import Cell, Row, Workspace
-from clustercaps.experiments.harness.trainings import train_once, training
+from clustercaps.experiments.harness.training_cells import train_once, training
 from clustercaps.models import ImageClassifier, create_model
 from clustercaps.training.settings import TrainSettings
 

@@ -1,9 +1,8 @@
-"""Cells that are trainings, and what is made of their errors."""
+"""Cells that train a network and test it once, at the end."""
 
 import dataclasses
-import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +18,6 @@ COLUMNS = (
     *("model", "data", "recipe", "epochs", "train_images", "test_images", "parameters"),
     *("test_error", "top5_error", "test_loss", "weights", "train_seconds", "processes"),
 )
-# Image sets as people write them.
-NAMES = {
-    "smallnorb": "smallNORB",
-    "rendered-norb": "rendered toys (not smallNORB)",
-    "fashion-mnist": "Fashion-MNIST",
-    "svhn": "SVHN",
-    "cifar10": "CIFAR-10",
-}
 # Epochs between tests: a run is tested once, at its end, so that nobody can pick an epoch.
 NEVER = 10**9
 
@@ -93,41 +84,3 @@ def default_settings() -> dict[str, Any]:
         for f in dataclasses.fields(TrainSettings)
         if f.default is not dataclasses.MISSING and f.name != "seed"
     }
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A column of one cell over its seeds."""
-
-    values: tuple[float, ...]
-
-    @property
-    def mean(self) -> float:
-        """Over the seeds."""
-        return statistics.mean(self.values)
-
-    @property
-    def sd(self) -> float | None:
-        """Standard deviation over the seeds (n - 1); None for one seed."""
-        return statistics.stdev(self.values) if len(self.values) > 1 else None
-
-    def __str__(self) -> str:
-        return f"{self.mean:.2f}" + ("" if self.sd is None else f" +- {self.sd:.2f}")
-
-
-def spreads(rows: Sequence[Row], column: str = "test_error") -> dict[str, Spread]:
-    """A column of every cell over its seeds."""
-    found: dict[str, tuple[float, ...]] = {}
-    for row in rows:
-        found[row["cell"]] = (*found.get(row["cell"], ()), float(row[column]))
-    return {id: Spread(values) for id, values in found.items()}
-
-
-def set_title(row: Row) -> str:
-    """The image set of a row as people write it, and how much of it the network learned from."""
-    return f"{NAMES[row['data'].removesuffix('-mini')]}, {row['train_images']:,} images"
-
-
-def first_rows(rows: Sequence[Row]) -> dict[str, Row]:
-    """A row of every cell, for what does not depend on the seed."""
-    return {row["cell"]: row for row in reversed(rows)}

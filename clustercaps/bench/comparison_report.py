@@ -1,15 +1,13 @@
-"""What comes out: text tables, a CSV with the conditions beside every number, a figure."""
+"""A comparison of backends as text tables, a CSV and a figure."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from clustercaps.bench import official
 from clustercaps.bench.compare import MEMORY, Comparison, Result
-from clustercaps.bench.measure import Timing
-from clustercaps.utils.files import write_atomically
+from clustercaps.bench.csv_output import write_csv
+from clustercaps.bench.measure import show_spread
 from clustercaps.utils.machine import machine
 from clustercaps.utils.plotting import new_figure, save, style_of
 from clustercaps.utils.tables import text_table
@@ -85,18 +83,7 @@ def show(result: Result | None) -> str:
     """A cell of the table."""
     if result is None:
         return "-"
-    return f"{result.value:.1f}" if result.iqr is None else spread(result.value, result.iqr)
-
-
-def show_timing(timing: Timing) -> str:
-    """A time in milliseconds."""
-    return spread(1e3 * timing.median, 1e3 * timing.iqr)
-
-
-def spread(value: float, iqr: float) -> str:
-    """A number with its interquartile range in brackets."""
-    digits = 3 if value < 1 else 2 if value < 10 else 1
-    return f"{value:.{digits}f} ({iqr:.{digits}f})"
+    return f"{result.value:.1f}" if result.iqr is None else show_spread(result.value, result.iqr)
 
 
 def ratio_rows(comparison: Comparison, measures: Sequence[str]) -> list[list[str]]:
@@ -158,27 +145,6 @@ def csv_rows(comparison: Comparison) -> list[list[Any]]:
             ]
         )
     return rows
-
-
-def write_csv(
-    out: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]], told: Mapping[str, Any]
-) -> None:
-    """Write rows with the machine, versions and commit at the end of each, whole or not at all."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*columns, *told])
-    for row in rows:
-        assert len(row) == len(columns), "a value for every column"
-        writer.writerow([*map(plain, row), *told.values()])
-    out.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(out, text.getvalue())
-
-
-def plain(value: Any) -> Any:
-    """Numbers with the digits that mean something; nothing for what was not measured."""
-    if value is None:
-        return ""
-    return f"{value:.5g}" if isinstance(value, float) else value
 
 
 def dots(

@@ -1,7 +1,7 @@
 """Test a trained network on an image set.
 
     clustercaps evaluate runs/m1
-    clustercaps evaluate runs/m1 --data fashion-mnist
+    clustercaps evaluate runs/m1 --data fashion-mnist --device cpu
 
 Prints error, top-5 error and a table by class, and draws the confusion matrix.
 """
@@ -17,6 +17,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=["test", "train"], default="test")
     parser.add_argument("--data-dir", help="folder with the official files of the data")
     parser.add_argument("--figure", type=Path, help="where to draw the confusion matrix")
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="auto (the accelerator if there is one), cpu, cuda, cuda:1, mps, ... "
+        "(default: %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -25,7 +31,7 @@ def run(arguments: argparse.Namespace) -> None:
     from clustercaps.training.finished import Trained
     from clustercaps.utils.tables import text_table
 
-    trained = Trained.open(arguments.run_folder)
+    trained = Trained.open(arguments.run_folder, arguments.device)
     name = arguments.data or trained.settings.data
     score = trained.score(trained.open_images(name, arguments.split, arguments.data_dir))
     print(

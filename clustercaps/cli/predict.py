@@ -16,6 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=int, default=3, help="classes to name per image (default: %(default)s)"
     )
+    parser.add_argument(
+        "--device",
+        default="auto",
+        help="auto (the accelerator if there is one), cpu, cuda, cuda:1, mps, ... "
+        "(default: %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -26,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     at_least("--top", arguments.top, 1)
     paths = find_images(arguments.images)
-    trained = Trained.open(arguments.run_folder)
+    trained = Trained.open(arguments.run_folder, arguments.device)
     top = min(arguments.top, len(trained.class_names))
     rows = []
     for path, probabilities in zip(paths, trained.predict(paths), strict=True):

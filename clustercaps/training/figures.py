@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from clustercaps import data
-from clustercaps.models import CapsuleNet
+from clustercaps.kernels import FUSED_ROUTINGS
+from clustercaps.models import CapsuleNet, get_preset
 from clustercaps.training.batches import open_split
-from clustercaps.training.finished import Trained
+from clustercaps.training.finished import Trained, finished_run, last_test
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.scoring import Score
+from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.plotting import COLOURS, new_figure, save, style_of
 from clustercaps.utils.sizes import ImageBatch
 
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def draw_run(path: Path, data_dir: str | None = None) -> list[Path]:
+def draw_run(path: Path | str, data_dir: str | None = None) -> list[Path]:
     """Learning curve, confusion matrix and, for a capsule network, its routing weights.
+
+    Drawn from the files of the run. Only the routing weights need the network, for a few images.
 
     Args:
         path: The run's folder.
@@ -32,18 +36,27 @@ def draw_run(path: Path, data_dir: str | None = None) -> list[Path]:
     if find_spec("matplotlib") is None:
         print("no figures: pip install 'clustercaps[figures]'", file=sys.stderr)
         return []
-    trained = Trained.open(path)
-    # The images the run was tested on: with --validate, the held-out fifth and not the test set.
-    images = open_split(trained.settings, "test", data_dir)
-    drawn = [
-        learning_curves({str(path): RunFolder(path).metrics()}, path / "learning-curve.png"),
-        confusion_figure(trained.score(images), trained.class_names, path / "confusion.png"),
-    ]
-    if isinstance(trained.model, CapsuleNet) and isinstance(images, data.Images):
+    path = Path(path)
+    settings, result = finished_run(path)
+    drawn = [learning_curves({str(path): RunFolder(path).metrics()}, path / "learning-curve.png")]
+    for part, score in last_test(path, data_dir).items():
+        name = "confusion.png" if part == "test" else f"confusion-{part}.png"
+        drawn.append(confusion_figure(score, result["class_names"], path / name))
+    if shows_routing(settings):
+        model, images = Trained.open(path).model, open_split(settings, "test", data_dir)
+        assert isinstance(model, CapsuleNet)
+        assert isinstance(images, data.Images)
         first = [int((images.labels == c).nonzero()[0]) for c in images.labels.unique()[:6]]
-        pixels = data.test_transform(trained.settings.data)(images.pixels[first])
-        drawn.append(routing_figure(trained.model, pixels, path / "routing.png"))
+        pixels = data.test_transform(settings.data)(images.pixels[first])
+        drawn.append(routing_figure(model, pixels, path / "routing.png"))
     return drawn
+
+
+def shows_routing(settings: TrainSettings) -> bool:
+    """Whether a run has a network with routing weights, and images at hand to show them for."""
+    capsules = issubclass(get_preset(settings.model).network, CapsuleNet)
+    routing = settings.model_settings.get("routing", "cluster")
+    return capsules and routing in FUSED_ROUTINGS and not data.is_streamed(settings.data)
 
 
 @torch.no_grad()
@@ -61,11 +74,12 @@ def routing_figure(
         path: Where the PNG goes.
         layer: Which capsule layer to show, from 1.
     """
-    _, traces = model.forward_features(images, trace=True)
+    place = next(model.parameters()).device
+    _, traces = model.forward_features(images.to(place), trace=True)
     weights = traces[layer - 1].weights  # [B, I, C, D, H, W]
     capsules = (weights * traces[layer - 1].centroids).sum(1)
-    lengths = capsules.norm(dim=2)  # [B, C, H, W]
-    shares = weights.mean((2, 3))  # [B, I, H, W]
+    lengths = capsules.norm(dim=2).cpu()  # [B, C, H, W]
+    shares = weights.mean((2, 3)).cpu()  # [B, I, H, W]
     channels, clusters = lengths.shape[1], shares.shape[1]
 
     figure = new_figure(1.15 * (2 + channels + clusters), 1.15 * len(images) + 0.6)

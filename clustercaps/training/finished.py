@@ -1,9 +1,11 @@
 """A finished run, ready to test and to predict."""
 
 import glob
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,12 +13,16 @@ from torch import Tensor
 from clustercaps import data
 from clustercaps.data.folders import EXTENSIONS
 from clustercaps.models import ImageClassifier, from_pretrained
+from clustercaps.training.batches import open_split
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.scoring import BATCH, Score, score
 from clustercaps.training.settings import TrainSettings
+from clustercaps.utils.devices import pick_device
 
 # Luma of red, green and blue, as in every grey-scale conversion since ITU-R 601.
 GREY = (0.299, 0.587, 0.114)
+
+TEST_PARTS = ("test", "novel")
 
 
 @dataclass(frozen=True)
@@ -28,17 +34,22 @@ class Trained:
     class_names: tuple[str, ...]
 
     @classmethod
-    def open(cls, path: Path) -> "Trained":
-        """Load a finished run."""
-        folder = RunFolder(path)
-        settings, result = folder.settings, folder.result
-        if settings is None:
-            raise ValueError(f"{path} holds no run; give the --out folder of `clustercaps train`")
-        if result is None:
-            raise ValueError(
-                f"the run in {path} is not finished: clustercaps train --resume --out {path}"
-            )
-        return cls(from_pretrained(folder.model), settings, tuple(result["class_names"]))
+    def open(cls, path: Path | str, device: str = "cpu") -> "Trained":
+        """Load a finished run.
+
+        Args:
+            path: The run's folder.
+            device: Where the network goes, as `pick_device` takes it.
+        """
+        place = pick_device(device)
+        settings, result = finished_run(Path(path))
+        model = from_pretrained(RunFolder(Path(path)).model)
+        return cls(model.to(place), settings, tuple(result["class_names"]))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the network is."""
+        return next(self.model.parameters()).device
 
     def open_images(
         self, name: str, split: str = "test", data_dir: str | None = None
@@ -63,7 +74,7 @@ class Trained:
         """Test the network on some images."""
         prepare = data.test_transform(self.settings.data)
         classes = len(self.class_names)
-        return score(self.model, images, prepare, classes, torch.device("cpu"))
+        return score(self.model, images, prepare, classes, self.device)
 
     @torch.no_grad()
     def predict(self, paths: Sequence[Path]) -> Iterator[Tensor]:
@@ -71,7 +82,7 @@ class Trained:
         prepare = data.test_transform(self.settings.data)
         for start in range(0, len(paths), BATCH):
             pixels = torch.stack([self._read(path) for path in paths[start : start + BATCH]])
-            yield from self.model(prepare(pixels)).softmax(1)
+            yield from self.model(prepare(pixels.to(self.device))).softmax(1).cpu()
 
     def _read(self, path: Path) -> Tensor:
         """An image file as the training set would have stored it."""
@@ -90,6 +101,37 @@ class Trained:
         raise ValueError(
             f"{self.settings.data} has {channels} channels an image; a single file cannot give them"
         )
+
+
+def finished_run(path: Path) -> tuple[TrainSettings, dict[str, Any]]:
+    """Settings and result of a run, or why there is no result."""
+    folder = RunFolder(path)
+    settings, result = folder.settings, folder.result
+    if settings is None:
+        raise ValueError(f"{path} holds no run; give the --out folder of `clustercaps train`")
+    if result is None:
+        raise ValueError(
+            f"the run in {path} is not finished: clustercaps train --resume --out {path}"
+        )
+    return settings, result
+
+
+def last_test(path: Path, data_dir: str | None = None) -> dict[str, Score]:
+    """Scores of a finished run's last test, of "test" and, for runs with `views`, "novel".
+
+    Runs of version 0.1.0 did not keep them: such a network is tested once more.
+    """
+    folder = RunFolder(path)
+    stored = folder.last_test
+    if stored is not None:
+        return {part: Score.from_plain(stored[part]) for part in TEST_PARTS if part in stored}
+    print(f"{path} has no confusion.json: testing its network, once", file=sys.stderr)
+    trained = Trained.open(path, "auto")
+    # The images the run was tested on: with --validate, the held-out fifth and not the test set.
+    parts = TEST_PARTS if trained.settings.views else TEST_PARTS[:1]
+    scores = {part: trained.score(open_split(trained.settings, part, data_dir)) for part in parts}
+    folder.keep_last_test(trained.class_names, {p: s.to_plain() for p, s in scores.items()})
+    return scores
 
 
 def find_images(patterns: Sequence[str]) -> list[Path]:

@@ -228,6 +228,7 @@ class Trainer:
             result |= {"novel_error": novel.error, "novel_images": novel.total}
         if self.accelerator.is_main_process:
             self.state.tested.save_pretrained(self.folder.model)
+            self.folder.keep_last_test(names, {p: s.to_plain() for p, s in scores.items()})
             self.folder.finish(result)
         self.accelerator.wait_for_everyone()
         return result

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -12,6 +13,7 @@ SETTINGS = "settings.json"
 METRICS = "metrics.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
 RESULT = "result.json"
+CONFUSION = "confusion.json"
 MODEL = "model"
 TRACKER = "tracker"
 LOCK = ".lock"
@@ -21,7 +23,7 @@ class RunFolder:
     """A run's folder, held by one run at a time.
 
     Holds `settings.json`, `metrics.jsonl` (one line per epoch), `checkpoint.safetensors`, and when
-    finished `result.json` and `model/`.
+    finished `result.json`, `confusion.json` and `model/`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -48,6 +50,21 @@ class RunFolder:
         """What a finished run reached; None before that."""
         path = self.path / RESULT
         return read_json(path) if path.exists() else None
+
+    @property
+    def last_test(self) -> dict[str, Any] | None:
+        """Class names, and the counts of the last test as `Score.to_plain` gives them.
+
+        Keys: `class_names`, `test` and, for runs with `views`, `novel`. None if there is no such
+        file: before a run is finished, and for runs of version 0.1.0.
+        """
+        path = self.path / CONFUSION
+        if not path.exists():
+            return None
+        content = read_json(path)
+        if not {"class_names", "test"} <= content.keys():
+            raise ValueError(f"{path} is damaged; delete it, and the network is tested again")
+        return content
 
     @property
     def settings(self) -> TrainSettings | None:
@@ -101,6 +118,11 @@ class RunFolder:
         """Append one epoch's line."""
         with (self.path / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+    def keep_last_test(self, class_names: Sequence[str], counts: Mapping[str, Any]) -> None:
+        """Write what `last_test` reads."""
+        content = {"class_names": list(class_names), **counts}
+        write_atomically(self.path / CONFUSION, json.dumps(content) + "\n")
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result, which marks the run as finished."""

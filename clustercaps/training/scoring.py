@@ -1,6 +1,8 @@
 """How well a network does on a set of images."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -49,11 +51,23 @@ class Score:
 
     def over_all_processes(self, accelerator: Accelerator) -> "Score":
         """The sum of every process's counts."""
+        # One process needs no exchange, for which not every device has the types.
+        if accelerator.num_processes == 1:
+            return self
         device = accelerator.device
         sums = torch.tensor([self.loss_sum, self.top5_misses], dtype=torch.float64, device=device)
         loss_sum, misses = accelerator.reduce(sums, "sum").tolist()
         confusion = accelerator.reduce(self.confusion.to(device), "sum").cpu()
         return Score(confusion, loss_sum, int(misses))
+
+    def to_plain(self) -> dict[str, Any]:
+        """The counts as JSON can hold them."""
+        return {**asdict(self), "confusion": self.confusion.tolist()}
+
+    @classmethod
+    def from_plain(cls, counts: Mapping[str, Any]) -> "Score":
+        """What `to_plain` gave."""
+        return cls(**{**counts, "confusion": torch.tensor(counts["confusion"])})
 
 
 @torch.no_grad()
@@ -66,7 +80,17 @@ def score(
     share: Share | None = None,
     workers: int = 2,
 ) -> Score:
-    """Test a network on this process's share of the images, each image once."""
+    """Test a network on this process's share of the images, each image once.
+
+    Args:
+        model: The network, on `device`.
+        images: What to test it on.
+        prepare: How the images are prepared.
+        num_classes: Classes.
+        device: Where to compute; the counts are on the CPU.
+        share: Which of the processes this is; the only one unless given.
+        workers: Processes that read streamed images.
+    """
     was_training = model.training
     model.eval()
     confusion = torch.zeros(num_classes, num_classes, dtype=torch.int64)

@@ -40,6 +40,20 @@ def test_evaluate_agrees_with_the_run(run: Path, capsys: pytest.CaptureFixture[s
     assert (run / "confusion-fashion-mnist-mini-test.png").exists()
 
 
+def test_devices_are_chosen_by_name(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shoe = tmp_path / "shoe.png"
+    Image.fromarray(data.load("fashion-mnist-mini", "test").pixels[9, 0].numpy()).save(shoe)
+    for command in (["predict", str(run), str(shoe)], ["evaluate", str(run)]):
+        assert main([*command, "--device", "cpu"]) == 0
+        assert capsys.readouterr().out
+        assert main([*command, "--device", "cuda:99"]) == 2
+        err = capsys.readouterr().err
+        assert "device 'cuda:99' cannot be used here; " in err
+        assert err.count("\n") == 1
+
+
 def test_evaluate_refuses_other_classes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run.parent / "pets"
     for split in ("train", "test"):

@@ -1,0 +1,26 @@
+"""Devices by name, refused where they cannot be used."""
+
+import torch
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """A device that can be used here.
+
+    Args:
+        name: "auto" for the accelerator if there is one, else the CPU; or a device as torch names
+            it, such as "cpu", "cuda", "cuda:1" or "mps".
+    """
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if name == "auto":
+        return accelerator or torch.device("cpu")
+    try:
+        device = torch.device(name)
+        # There and back; what a missing device raises depends on its kind.
+        torch.empty(1, device=device).cpu()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        known = "cpu" if accelerator is None else f"cpu, {accelerator.type}"
+        raise ValueError(
+            f"device {name!r} cannot be used here; this machine and this build of torch have: "
+            f"{known} (or auto)"
+        ) from error
+    return device

@@ -12,11 +12,18 @@ The reported error is that of the last epoch, never of the best. Ctrl-C saves an
 import argparse
 import dataclasses
 import json
+import os
+import sys
 import typing
 from pathlib import Path
 from typing import Any
 
-from clustercaps.training.settings import RECIPE_NAMES, TrainSettings, resolve
+from clustercaps.training.settings import (
+    RECIPE_NAMES,
+    TrainSettings,
+    differs_from_published,
+    resolve,
+)
 
 # Given in other ways than by a flag of their own.
 SPECIAL = ("model", "data", "recipe", "model_settings")
@@ -84,6 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Train, draw the figures, print the result."""
     settings = chosen_settings(arguments)
     check_tracker(arguments.track)
+    difference = differs_from_published(settings)
+    if difference and os.environ.get("RANK", "0") == "0":
+        print(f"clustercaps: note: {difference}", file=sys.stderr)
     out = arguments.out or Path("runs") / (
         f"{settings.model}-{settings.data.replace('/', '_').replace(':', '_')}-{settings.recipe}"
         f"-{settings.epochs}" + ("" if arguments.seeds else f"-seed{settings.seed}")

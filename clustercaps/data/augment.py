@@ -1,4 +1,7 @@
-"""The paper's preparation of images, as batched tensor operations with one draw per image.
+"""Preparation of images, as batched tensor operations with one draw per image.
+
+Images of 32x32 are prepared as cluster routing's paper does it; for other sizes, crops and shifts
+follow the papers of the networks that were made for them (docs/data.md).
 
 Decisions where the paper is silent (docs/data.md gives the reasons):
 
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float32, Float64, UInt8
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import interpolate, pad
 
 from clustercaps.data.catalogue import info, is_streamed
 
@@ -29,14 +32,14 @@ class Prepare:
 
     Args:
         size: height and width to pad or crop to, around the centre; None keeps them.
-        halve: halve height and width first, averaging 2x2 pixels.
+        resize: height and width to resize square images to, before that; None keeps them.
         standardise: give each image zero mean and unit variance over all its pixels and channels.
         mean: subtracted per channel at the end.
         std: divided by per channel at the end.
     """
 
     size: int | None = None
-    halve: bool = False
+    resize: int | None = None
     standardise: bool = False
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
@@ -53,8 +56,8 @@ class Prepare:
     def scale(self, pixels: Tensor) -> Tensor:
         """Turn bytes into numbers: 0..1, or standardised."""
         images = pixels.to(torch.float32)
-        if self.halve:
-            images = halved(images)
+        if self.resize is not None:
+            images = resized(images, self.resize)
         images = images.div_(255)
         if self.standardise:
             images = images.sub_(images.mean(dim=(1, 2, 3), keepdim=True))
@@ -94,6 +97,7 @@ class Augment:
         jitter: contrast a is drawn from 1 +- jitter, brightness b from +- jitter times the mean
             of the image; pixels become a f + b.
         padding: pixels added on each side before shift and crop.
+        edges: pad with the pixels at the border, not with black.
         shift: largest shift, as a part of the padded size.
         flip: probability of a mirror image.
         erase: probability that a rectangle is replaced by noise (Zhong et al. 2020), a fiftieth to
@@ -103,6 +107,7 @@ class Augment:
     prepare: Prepare
     jitter: float = 0.0
     padding: int = 0
+    edges: bool = False
     shift: float = 0.0
     flip: float = 0.0
     erase: float = 0.0
@@ -153,8 +158,9 @@ class Augment:
             images = images.mul_(draw.contrast.to(device).view(-1, 1, 1, 1)).add_(brightness)
         size = self.prepare.size
         if size is not None:
-            margins = [self.padding + self._reach(n) for n in (width, height)]
-            images = pad(images, (margins[0], margins[0], margins[1], margins[1]))
+            across, down = (self.padding + self._reach(n) for n in (width, height))
+            mode = "replicate" if self.edges else "constant"
+            images = pad(images, (across, across, down, down), mode=mode)
             images = crops(images, draw.top.to(device), draw.left.to(device), size)
         if self.flip:
             mirrored = draw.mirrored.to(device).view(-1, 1, 1, 1)
@@ -250,6 +256,19 @@ def erased(
     return torch.where(chosen[:, None].to(images.device), noise.to(images.device), images)
 
 
+def resized(images: Tensor, side: int) -> Tensor:
+    """Square images with another side, interpolated linearly; a quarter of the pixels by means."""
+    now = images.shape[-1]
+    if now == side:
+        return images
+    if now == 2 * side:
+        return halved(images)
+    # Smaller images average what a pixel covers, and do not skip pixels.
+    return interpolate(
+        images, (side, side), mode="bilinear", align_corners=False, antialias=side < now
+    )
+
+
 def halved(images: Tensor) -> Tensor:
     """Average 2x2 pixels: the same as avg_pool2d, which takes ten times as long on the CPU."""
     rows = images[..., ::2, :] + images[..., 1::2, :]
@@ -270,37 +289,68 @@ def centre(images: Tensor, size: int) -> Tensor:
     return pad(images, (left, size - width - left, top, size - height - top))
 
 
-def test_transform(name: str, normalise: bool = True) -> Prepare:  # noqa: PT028
+# The paper's size, and what it pads around every image before a crop of this size is taken.
+PAPER_SIZE, PAPER_PADDING = 32, 4
+
+
+def test_transform(name: str, normalise: bool = True, size: int = PAPER_SIZE) -> Prepare:  # noqa: PT028
     """Preparation of test images of a set.
 
     Args:
         name: a set, `imagenet` or `folder:PATH`.
         normalise: divide by the set's statistics; stereo pairs are standardised by image anyway.
+        size: height and width that a network sees; streamed images have theirs already.
     """
     if is_streamed(name):
-        mean, std, size = IMAGENET_MEAN, IMAGENET_STD, None
-        return Prepare(size, mean=mean, std=std) if normalise else Prepare(size)
+        return Prepare(mean=IMAGENET_MEAN, std=IMAGENET_STD) if normalise else Prepare()
     known = info(name)
     if known.stereo:
-        return Prepare(32, halve=True, standardise=True)
-    return Prepare(32, mean=known.mean, std=known.std) if normalise else Prepare(32)
+        return Prepare(size, _stereo_side(size), standardise=True)
+    resize = None if size <= known.shape[1] + 2 * PAPER_PADDING else size
+    mean, std = (known.mean, known.std) if normalise else (None, None)
+    return Prepare(size, resize, mean=mean, std=std)
 
 
-def train_transform(name: str, normalise: bool = True) -> Augment:
-    """Preparation of training images of a set, as the paper states it.
+def train_transform(name: str, normalise: bool = True, size: int = PAPER_SIZE) -> Augment:
+    """Preparation of training images of a set.
 
     Args:
         name: a set, `imagenet` or `folder:PATH` (crop and flip of these happen while reading).
         normalise: divide by the set's statistics; stereo pairs are standardised by image anyway.
+        size: height and width that a network sees; streamed images have theirs already.
     """
-    prepare = test_transform(name, normalise)
+    prepare = test_transform(name, normalise, size)
     if is_streamed(name):
         return Augment(prepare)
-    if info(name).stereo:
-        return Augment(prepare, jitter=0.2, padding=4, shift=0.2)
+    known = info(name)
+    if known.stereo:
+        return _augment_stereo(prepare, size)
     # Digits are not mirrored. The paper has no line for MNIST: as Fashion-MNIST otherwise.
     flip = 0.0 if name in ("mnist", "svhn") else 0.5
-    return Augment(prepare, jitter=0.2, padding=4, flip=flip)
+    side = known.shape[1]
+    # How far the paper's crops lie off the centre, at most: 4 pixels, or 2 for images of 28x28.
+    reach = PAPER_PADDING - (PAPER_SIZE - side) / 2
+    margin = math.ceil((size - (prepare.resize or side)) / 2)
+    padding = max(0, round(reach * size / PAPER_SIZE) + margin)
+    return Augment(prepare, jitter=0.2, padding=padding, flip=flip)
+
+
+def _stereo_side(size: int) -> int:
+    """What stereo pairs of 96x96 are resized to, before a part of `size` is taken."""
+    if size <= PAPER_SIZE:
+        return 48
+    # Efficient-CapsNet takes 48 of 64. Larger images are whole, as in Heinsen's network.
+    return 64 if size <= 48 else size
+
+
+def _augment_stereo(prepare: Prepare, size: int) -> Augment:
+    if size <= PAPER_SIZE:
+        padding = round(PAPER_PADDING * size / PAPER_SIZE)
+        return Augment(prepare, jitter=0.2, padding=padding, shift=0.2)
+    if size <= 48:
+        return Augment(prepare, jitter=0.2)
+    # Heinsen's 16 of 96.
+    return Augment(prepare, jitter=0.2, padding=round(size / 6), edges=True)
 
 
 # pytest would take the name for a test.

@@ -15,12 +15,12 @@ class SetInfo:
         train: number of training images.
         test: number of test images.
         shape: channels, height, width as stored.
-        model_shape: channels, height, width a network sees after the paper's preparation.
         mean: of the training pixels, 0 to 1, per channel.
         std: likewise; None for both where each image is standardised by itself.
         licence: terms of use, in a few words.
         stereo: stereo pairs of toys from known viewpoints, which the paper halves, standardises
             pair by pair, and shifts in training.
+        stands_for: the published dataset that it is a part or a substitute of, if it is not one.
     """
 
     name: str
@@ -28,11 +28,11 @@ class SetInfo:
     train: int
     test: int
     shape: tuple[int, int, int]
-    model_shape: tuple[int, int, int]
     mean: tuple[float, ...] | None
     std: tuple[float, ...] | None
     licence: str
     stereo: bool = False
+    stands_for: str = ""
 
     @property
     def num_classes(self) -> int:
@@ -70,7 +70,7 @@ _OBJECTS = (
     "truck",
 )
 _TOYS = ("animal", "human", "plane", "truck", "car")
-_GREY, _GREY_32, _COLOUR = (1, 28, 28), (1, 32, 32), (3, 32, 32)
+_GREY, _COLOUR = (1, 28, 28), (3, 32, 32)
 _MIT = "MIT, Zalando SE"
 
 SETS: dict[str, SetInfo] = {
@@ -82,7 +82,6 @@ SETS: dict[str, SetInfo] = {
             60_000,
             10_000,
             _GREY,
-            _GREY_32,
             (0.1307,),
             (0.3081,),
             "CC BY-SA 3.0, Y. LeCun and C. Cortes",
@@ -93,7 +92,6 @@ SETS: dict[str, SetInfo] = {
             60_000,
             10_000,
             _GREY,
-            _GREY_32,
             (0.2860,),
             (0.3530,),
             _MIT,
@@ -104,17 +102,16 @@ SETS: dict[str, SetInfo] = {
             10_000,
             2_000,
             _GREY,
-            _GREY_32,
             (0.2860,),
             (0.3530,),
             _MIT,
+            stands_for="fashion-mnist",
         ),
         SetInfo(
             "cifar10",
             _OBJECTS,
             50_000,
             10_000,
-            _COLOUR,
             _COLOUR,
             (0.4914, 0.4822, 0.4465),
             (0.2470, 0.2435, 0.2616),
@@ -126,7 +123,6 @@ SETS: dict[str, SetInfo] = {
             73_257,
             26_032,
             _COLOUR,
-            _COLOUR,
             (0.4377, 0.4438, 0.4728),
             (0.1980, 0.2010, 0.1970),
             "non-commercial use only",
@@ -137,7 +133,6 @@ SETS: dict[str, SetInfo] = {
             24_300,
             24_300,
             (2, 96, 96),
-            (2, 32, 32),
             None,
             None,
             "research use only",
@@ -149,11 +144,11 @@ SETS: dict[str, SetInfo] = {
             24_300,
             24_300,
             (2, 96, 96),
-            (2, 32, 32),
             None,
             None,
             "MIT, rendered by clustercaps; not smallNORB",
             stereo=True,
+            stands_for="smallnorb",
         ),
     )
 }
@@ -176,3 +171,9 @@ def info(name: str) -> SetInfo:
     if name not in SETS:
         raise KeyError(unknown("image set", name, [*SETS, STREAMED, "folder:PATH"]))
     return SETS[name]
+
+
+def published_name(name: str) -> str:
+    """The published dataset that a name stands for: `fashion-mnist` for its mini part."""
+    known = SETS.get(name)
+    return known.stands_for or name if known else name

@@ -72,6 +72,9 @@ class Preset:
         recipe: How its own paper trains it; None for the networks of cluster routing's paper.
         reconstruction: Whether it is our reading of a system whose paper or code leaves parts
             open; no published number is claimed for it.
+        img_size: Height and width of the images that it was made for.
+        data: The datasets that its paper reports on, of those that this library has.
+        sizes: Image size on those of them where it is not `img_size`.
     """
 
     network: type[ImageClassifier]
@@ -79,6 +82,13 @@ class Preset:
     settings: Mapping[str, Any] = field(default_factory=dict)
     recipe: Recipe | None = None
     reconstruction: bool = False
+    img_size: int = field(kw_only=True)
+    data: tuple[str, ...] = field(kw_only=True)
+    sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+
+    def size_for(self, data: str) -> int:
+        """Height and width of the images of a dataset, as published if it was published on it."""
+        return self.sizes.get(data, self.img_size)
 
     @property
     def default_recipe(self) -> str:

@@ -8,15 +8,22 @@ from typing import Any
 
 import torch
 
+from clustercaps.layers.cluster import CapsuleConv2d
+from clustercaps.layers.inverted import InvertedCapsules2d
 from clustercaps.models.affine import AffineCapsuleNet, AffineCNN
 from clustercaps.models.base import ImageClassifier
 from clustercaps.models.capsule_net import CapsuleNet
 from clustercaps.models.class_capsules import ClassCapsuleNet
 from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
 from clustercaps.models.peers import PEERS
+from clustercaps.models.peers.self_routing import SelfRoutingClasses
 from clustercaps.models.preset import Preset
 from clustercaps.models.pretrained import read_config
+from clustercaps.routing import Routing
 from clustercaps.utils.errors import unknown
+
+# Of the paper's main table.
+FOUR = ("smallnorb", "fashion-mnist", "svhn", "cifar10")
 
 
 def _m(votes: int, dim: int) -> Preset:
@@ -24,6 +31,8 @@ def _m(votes: int, dim: int) -> Preset:
         CapsuleNet,
         f"C4K{votes}D{dim}, 5 capsule layers, 4 channels",
         {"channels": 4, "clusters": 1, "votes": votes, "dim": dim},
+        img_size=32,
+        data=FOUR,
     )
 
 
@@ -32,6 +41,8 @@ def _s(clusters: int, votes: int, dim: int) -> Preset:
         CapsuleNet,
         f"N{clusters}K{votes}D{dim}, 5 capsule layers, 1 channel",
         {"channels": 1, "clusters": clusters, "votes": votes, "dim": dim},
+        img_size=32,
+        data=FOUR,
     )
 
 
@@ -44,16 +55,34 @@ PRESETS: dict[str, Preset] = {
     "s2": _s(clusters=4, votes=4, dim=16),
     "s3": _s(clusters=8, votes=8, dim=16),
     "s4": _s(clusters=8, votes=8, dim=32),
-    "baseline_cnn": Preset(BaselineCNN, "5 convolutions of 256, layer norm"),
-    "viewpoint_cnn": Preset(ViewpointCNN, "CNN of Hinton et al. 2018 for novel viewpoints"),
+    "baseline_cnn": Preset(
+        BaselineCNN, "5 convolutions of 256, layer norm", img_size=32, data=FOUR
+    ),
+    "viewpoint_cnn": Preset(
+        ViewpointCNN,
+        "CNN of Hinton et al. 2018 for novel viewpoints",
+        img_size=32,
+        data=("smallnorb",),
+    ),
     "imagenet_m4": Preset(
         CapsuleNet,
         "ResNet stem, then M4",
-        {**_m(votes=8, dim=24).settings, "stem": "resnet", "img_size": 224, "num_classes": 1000},
+        {**_m(votes=8, dim=24).settings, "stem": "resnet", "num_classes": 1000},
+        img_size=224,
+        data=("imagenet",),
     ),
-    "affine_capsules": Preset(AffineCapsuleNet, "C4K8D4, 3 capsule layers, decoder of maps"),
-    "affine_cnn": Preset(AffineCNN, "3 convolutions, decoder of maps"),
-    "class_capsules": Preset(ClassCapsuleNet, "C4K5D8, one capsule per class, decoder"),
+    "affine_capsules": Preset(
+        AffineCapsuleNet,
+        "C4K8D4, 3 capsule layers, decoder of maps",
+        img_size=28,
+        data=("mnist",),
+    ),
+    "affine_cnn": Preset(
+        AffineCNN, "3 convolutions, decoder of maps", img_size=28, data=("mnist",)
+    ),
+    "class_capsules": Preset(
+        ClassCapsuleNet, "C4K5D8, one capsule per class, decoder", img_size=28, data=("mnist",)
+    ),
     **PEERS,
 }
 
@@ -91,7 +120,7 @@ def create_model(name: str, **settings: Any) -> ImageClassifier:
     """
     check_settings(name, settings)
     preset = get_preset(name)
-    return preset.network(**{**preset.settings, **settings})
+    return preset.network(**{"img_size": preset.img_size, **preset.settings, **settings})
 
 
 def count_parameters(name: str, **settings: Any) -> int:
@@ -99,6 +128,25 @@ def count_parameters(name: str, **settings: Any) -> int:
     with torch.device("meta"):
         model = create_model(name, **settings)
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def most_children(model: ImageClassifier) -> int:
+    """Children that one parent hears, in the layer where it hears most; 0 without capsules.
+
+    For cluster routing these are vote clusters. The number follows from the image size where a
+    parent hears a whole map.
+    """
+    counts = [0]
+    for module in model.modules():
+        if isinstance(module, Routing):
+            counts.append(module.children_count)
+        elif isinstance(module, CapsuleConv2d):
+            counts.append(module.in_channels * module.clusters)
+        elif isinstance(module, InvertedCapsules2d):
+            counts.append(module.in_types * module.kernel_size**2)
+        elif isinstance(module, SelfRoutingClasses):
+            counts.append(module.weight.shape[0])
+    return max(counts)
 
 
 def from_pretrained(folder: str | Path, **kwargs: Any) -> ImageClassifier:

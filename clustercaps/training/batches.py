@@ -182,7 +182,7 @@ def open_split(
 def _open_folder(
     settings: TrainSettings, split: str, wanted: str, data_dir: str | None
 ) -> FolderImages:
-    crop = settings.img_size or 224
+    crop = settings.side
     if settings.validate or settings.limit or settings.test_limit:
         raise ValueError(
             "validate, limit and test_limit are for sets held in memory; give "

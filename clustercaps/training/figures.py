@@ -43,12 +43,12 @@ def draw_run(path: Path | str, data_dir: str | None = None) -> list[Path]:
         name = "confusion.png" if part == "test" else f"confusion-{part}.png"
         drawn.append(confusion_figure(score, result["class_names"], path / name))
     if shows_routing(settings):
-        model, images = Trained.open(path).model, open_split(settings, "test", data_dir)
-        assert isinstance(model, CapsuleNet)
+        trained, images = Trained.open(path), open_split(settings, "test", data_dir)
+        assert isinstance(trained.model, CapsuleNet)
         assert isinstance(images, data.Images)
         first = [int((images.labels == c).nonzero()[0]) for c in images.labels.unique()[:6]]
-        pixels = data.test_transform(settings.data)(images.pixels[first])
-        drawn.append(routing_figure(model, pixels, path / "routing.png"))
+        pixels = trained.prepare(images.pixels[first])
+        drawn.append(routing_figure(trained.model, pixels, path / "routing.png"))
     return drawn
 
 

@@ -51,6 +51,11 @@ class Trained:
         """Where the network is."""
         return next(self.model.parameters()).device
 
+    @property
+    def prepare(self) -> data.Prepare:
+        """What makes stored images ready for the network."""
+        return data.test_transform(self.settings.data, size=self.model.img_size[0])
+
     def open_images(
         self, name: str, split: str = "test", data_dir: str | None = None
     ) -> data.Images | data.FolderImages:
@@ -72,17 +77,15 @@ class Trained:
 
     def score(self, images: data.Images | data.FolderImages) -> Score:
         """Test the network on some images."""
-        prepare = data.test_transform(self.settings.data)
         classes = len(self.class_names)
-        return score(self.model, images, prepare, classes, self.device)
+        return score(self.model, images, self.prepare, classes, self.device)
 
     @torch.no_grad()
     def predict(self, paths: Sequence[Path]) -> Iterator[Tensor]:
         """Class probabilities of image files, one vector each."""
-        prepare = data.test_transform(self.settings.data)
         for start in range(0, len(paths), BATCH):
             pixels = torch.stack([self._read(path) for path in paths[start : start + BATCH]])
-            yield from self.model(prepare(pixels.to(self.device))).softmax(1).cpu()
+            yield from self.model(self.prepare(pixels.to(self.device))).softmax(1).cpu()
 
     def _read(self, path: Path) -> Tensor:
         """An image file as the training set would have stored it."""

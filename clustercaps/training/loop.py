@@ -16,6 +16,7 @@ from tqdm import tqdm
 from clustercaps import data
 from clustercaps.data import Augment, FolderImages, Images, Prepare
 from clustercaps.models import create_model
+from clustercaps.models.registry import most_children
 from clustercaps.training.batches import Batch, Load, Share, TrainBatches, open_split
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.run_folder import RunFolder
@@ -61,7 +62,7 @@ class Trainer:
             train_images = open_split(settings, "train", data_dir, load)
             parts = ("test", "novel") if settings.views else ("test",)
             self.test_images = {part: open_split(settings, part, data_dir, load) for part in parts}
-        self.prepare = data.test_transform(settings.data)
+        self.prepare = data.test_transform(settings.data, size=settings.side)
         augment = training_preparation(settings)
         self.batches = TrainBatches(
             train_images, augment, settings, self.share, self.device, workers
@@ -216,7 +217,9 @@ class Trainer:
             "top5_error": tested.top5_error,
             "test_loss": tested.loss,
             "weights": "last" if self.state.average is None else "average at the last epoch",
+            "img_size": settings.side,
             "parameters": sum(p.numel() for p in self.state.model.parameters()),
+            "children": most_children(self.state.model),
             "train_images": len(self.batches.source),
             "train_seconds": round(self.state.progress.seconds, 1),
             "processes": self.share.world,
@@ -267,21 +270,17 @@ class Trainer:
 def training_preparation(settings: TrainSettings) -> Augment | Prepare:
     """How training images are prepared: augmented, unless the settings leave that out."""
     if not settings.augment:
-        return data.test_transform(settings.data)
-    return replace(data.train_transform(settings.data), erase=settings.erase)
+        return data.test_transform(settings.data, size=settings.side)
+    return replace(data.train_transform(settings.data, size=settings.side), erase=settings.erase)
 
 
 def network_settings(settings: TrainSettings, images: Images | FolderImages) -> dict[str, Any]:
     """What the data asks of the network, and the settings it was given."""
     if isinstance(images, FolderImages):
-        shape = {"in_chans": 3, "img_size": images.crop, "num_classes": images.num_classes}
+        in_chans, num_classes = 3, images.num_classes
     else:
-        in_chans, height, _ = data.info(settings.data).model_shape
-        shape = {
-            "in_chans": in_chans,
-            "img_size": height,
-            "num_classes": images.meta["num_classes"],
-        }
+        in_chans, num_classes = data.info(settings.data).shape[0], images.meta["num_classes"]
+    shape = {"in_chans": in_chans, "img_size": settings.side, "num_classes": num_classes}
     return {**shape, **settings.model_settings}
 
 

@@ -80,11 +80,16 @@ class TrainSettings:
     precision: str = setting("float32 or bf16 (mixed)", "float32")
     accumulate: int = setting("parts that a step's batch is computed in, to save memory", 1)
     test_every: int = setting("epochs between tests; the last epoch is always tested", 1)
-    img_size: int = setting("side of streamed images after cropping; 0 for 224", 0)
+    img_size: int = setting(
+        "height and width of the images that the network sees (default: what it was made for)", 0
+    )
     model_settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_types(self)
+        # As versions wrote it that knew no other size, so that their runs go on.
+        if self.img_size == self.usual_side:
+            object.__setattr__(self, "img_size", 0)
         for name in ("epochs", "batch_size", "accumulate", "test_every"):
             at_least(name, getattr(self, name), 1)
         for name in ("limit", "epoch_images", "test_limit", "img_size", "seed"):
@@ -142,8 +147,6 @@ class TrainSettings:
             raise ValueError("views tests on the test split, which validate leaves alone; give one")
         if not is_streamed(self.data):
             info(self.data)
-            if self.img_size:
-                raise ValueError(f"img_size is for streamed images; {self.data} always gives 32x32")
         elif not self.augment:
             raise ValueError(
                 f"{self.data} is cropped and flipped while it is read; augment cannot be off"
@@ -154,6 +157,18 @@ class TrainSettings:
             if name in self.model_settings:
                 raise ValueError(f"{name} follows from the data; it cannot be set for the network")
 
+    @property
+    def usual_side(self) -> int:
+        """What `img_size` 0 stands for."""
+        from clustercaps.data.catalogue import is_streamed
+
+        return 224 if is_streamed(self.data) else 32
+
+    @property
+    def side(self) -> int:
+        """Height and width of the images that the network sees."""
+        return self.img_size or self.usual_side
+
     def to_json(self) -> str:
         """The settings as JSON text."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
@@ -161,6 +176,7 @@ class TrainSettings:
 
 def resolve(model: str, data: str, recipe: str | None = None, **overrides: Any) -> TrainSettings:
     """A recipe with some of its settings changed; unknown names are refused."""
+    from clustercaps.data.catalogue import published_name
     from clustercaps.models.registry import get_preset
 
     preset = get_preset(model)
@@ -170,8 +186,27 @@ def resolve(model: str, data: str, recipe: str | None = None, **overrides: Any) 
     for name in overrides:
         if name not in known:
             raise ValueError(unknown("setting", name, known))
-    chosen = {"model": model, "data": data, "recipe": recipe, **start, **overrides}
+    size = {"img_size": preset.size_for(published_name(data))}
+    chosen = {"model": model, "data": data, "recipe": recipe, **size, **start, **overrides}
     return TrainSettings(**chosen)
+
+
+def differs_from_published(settings: TrainSettings) -> str:
+    """How dataset or image size differ from the published ones, in a line; empty if they do not."""
+    from clustercaps.models.registry import get_preset
+    from clustercaps.utils.sizes import show_size
+
+    preset = get_preset(settings.model)
+    published: dict[int, list[str]] = {}
+    for name in preset.data:
+        published.setdefault(preset.size_for(name), []).append(name)
+    if settings.data in published.get(settings.side, []):
+        return ""
+    named = (f"{', '.join(names)} at {show_size(size)}" for size, names in published.items())
+    return (
+        f"{settings.model} was published on {' and '.join(named)}; this run has {settings.data} at "
+        f"{show_size(settings.side)}"
+    )
 
 
 def check_drops(text: str) -> None:

@@ -13,7 +13,8 @@ from clustercaps import data
 from clustercaps.experiments.harness.cells import Cell, Row, Workspace
 from clustercaps.experiments.harness.training_cells import train_once, training
 from clustercaps.models import ImageClassifier, create_model
-from clustercaps.training.settings import TrainSettings
+from clustercaps.models.registry import most_children
+from clustercaps.training.settings import TrainSettings, resolve
 
 Item = TypeVar("Item")
 
@@ -84,9 +85,11 @@ def untrained(
     """
     settings = {
         **{"model": model, "data": data, "model_settings": dict(model_settings or {})},
-        "measurement": dict(options),
+        # As for a training: what it was made for, and 32 if an older result does not say.
+        **{"img_size": resolve(model, data).side, "measurement": dict(options)},
     }
-    return Cell(id, settings, partial(_look_untrained, look, settings), data)
+    look_now = partial(_look_untrained, look, settings)
+    return Cell(id, settings, look_now, data, {"img_size": 32})
 
 
 def _train_and_look(
@@ -112,13 +115,14 @@ def _look_untrained(look: Look, settings: Row, seed: int, workspace: Workspace) 
             settings["model"],
             num_classes=known.num_classes,
             in_chans=known.shape[0],
-            img_size=32,
+            img_size=settings["img_size"],
             **settings["model_settings"],
         )
     options = settings["measurement"]
     view = _view(model, settings["data"], options["images"], workspace.data_dir)
     parameters = sum(p.numel() for p in model.parameters())
-    about = {"model": settings["model"], "data": settings["data"], "parameters": parameters}
+    about = {name: settings[name] for name in ("model", "data", "img_size")}
+    about |= {"parameters": parameters, "children": most_children(model)}
     return {**about, **_measure(look, view, options, seed)}
 
 
@@ -128,7 +132,7 @@ def _view(model: ImageClassifier, name: str, count: int, data_dir: str | None) -
 
     images = data.load(name, "test", data_dir)
     chosen = images.subset(balanced(images.labels, min(count, len(images))))
-    prepare = data.test_transform(name)
+    prepare = data.test_transform(name, size=model.img_size[0])
     prepared = prepare(chosen.pixels)
     return View(model.eval(), prepared, prepare.pixels(prepared), chosen.labels)
 

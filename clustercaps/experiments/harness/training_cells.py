@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 # Columns of a training's row, as they are called in `result.json` of its run.
 COLUMNS = (
-    *("model", "data", "recipe", "epochs", "train_images", "test_images", "parameters"),
+    *("model", "data", "img_size", "recipe", "epochs", "train_images", "test_images"),
+    *("parameters", "children"),
     *("test_error", "top5_error", "test_loss", "weights", "train_seconds", "processes"),
 )
 # Epochs between tests: a run is tested once, at its end, so that nobody can pick an epoch.
@@ -72,7 +73,8 @@ def train_once(
         workers=workspace.workers,
         load=load,
     )
-    row = {name: result[name] for name in (*COLUMNS, *CONDITIONS)}
+    # A run that an older version finished has neither image size nor children.
+    row = {name: result.get(name) for name in (*COLUMNS, *CONDITIONS)}
     lines = RunFolder(workspace.folder).metrics()
     return {**row, "train_error": lines[-1]["train_error"] if lines else None}
 

@@ -203,12 +203,18 @@ CIFAR10_RECIPE: Recipe = {
 
 PRESETS = {
     "ar_capsnet": Preset(
-        ARCapsNet, "attention routing (AR-CapsNet, Choi 2019), MNIST form", recipe=RECIPE
+        ARCapsNet,
+        "attention routing (AR-CapsNet, Choi 2019), MNIST form",
+        recipe=RECIPE,
+        img_size=28,
+        data=("mnist",),
     ),
     "ar_capsnet_cifar10": Preset(
         ARCapsNet,
         "attention routing (AR-CapsNet, Choi 2019), CIFAR-10 form: 4 capsule layers",
-        {"in_chans": 3, "img_size": 32, "layers": 4},
+        {"in_chans": 3, "layers": 4},
         recipe=CIFAR10_RECIPE,
+        img_size=32,
+        data=("cifar10",),
     ),
 }

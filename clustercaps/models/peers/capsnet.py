@@ -94,32 +94,40 @@ RECIPE: Recipe = {
 }
 
 PRESETS = {
-    "capsnet": Preset(CapsNet, "dynamic routing (Sabour 2017), MNIST form", recipe=RECIPE),
+    "capsnet": Preset(
+        CapsNet,
+        "dynamic routing (Sabour 2017), MNIST form",
+        recipe=RECIPE,
+        img_size=28,
+        data=("mnist",),
+    ),
     "capsnet_cifar10": Preset(
         CapsNet,
         "dynamic routing, CIFAR-10 form: 24x24 crops, 64 types, leaky, no decoder",
         {
             "in_chans": 3,
-            "img_size": 24,
             "types": 64,
             "same_padding": True,
             "routing_options": {"leaky": True, "bias": True},
             "decoder": False,
         },
         recipe=RECIPE,
+        img_size=24,
+        data=("cifar10",),
     ),
     "capsnet_smallnorb": Preset(
         CapsNet,
         "dynamic routing, smallNORB form",
-        {"num_classes": 5, "in_chans": 2, "img_size": 32},
+        {"num_classes": 5, "in_chans": 2},
         recipe=RECIPE,
+        img_size=32,
+        data=("smallnorb",),
     ),
     "capsnet_svhn": Preset(
         CapsNet,
         "dynamic routing, small SVHN form: 64 channels, 16 types of 6",
         {
             "in_chans": 3,
-            "img_size": 32,
             "width": 64,
             "types": 16,
             "primary_dim": 6,
@@ -127,5 +135,7 @@ PRESETS = {
             "decoder": False,
         },
         recipe=RECIPE,
+        img_size=32,
+        data=("svhn",),
     ),
 }

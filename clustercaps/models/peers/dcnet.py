@@ -130,5 +130,12 @@ RECIPE: Recipe = {
 }
 
 PRESETS = {
-    "dcnet": Preset(DCNet, "dynamic routing above dense convolutions (Phaye 2018)", recipe=RECIPE),
+    "dcnet": Preset(
+        DCNet,
+        "dynamic routing above dense convolutions (Phaye 2018)",
+        recipe=RECIPE,
+        img_size=28,
+        data=("mnist", "fashion-mnist", "svhn", "smallnorb", "cifar10"),
+        sizes={"svhn": 32, "smallnorb": 32, "cifar10": 32},
+    ),
 }

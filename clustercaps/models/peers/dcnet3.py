@@ -122,5 +122,7 @@ PRESETS = {
         DCNet3,
         "DCNet with three levels (Phaye 2018), CIFAR-10 form",
         recipe={**RECIPE, "batch_size": 64},
+        img_size=32,
+        data=("cifar10",),
     ),
 }

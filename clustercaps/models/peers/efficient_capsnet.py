@@ -177,6 +177,8 @@ PRESETS = {
         EfficientCapsNet,
         "self-attention routing (Efficient-CapsNet, Mazzia 2021), MNIST form",
         recipe=RECIPE,
+        img_size=28,
+        data=("mnist",),
     ),
     "efficient_capsnet_smallnorb": Preset(
         EfficientCapsNet,
@@ -184,12 +186,13 @@ PRESETS = {
         {
             "num_classes": 5,
             "in_chans": 2,
-            "img_size": 48,
             "kernels": [7, 3, 3, 3],
             "strides": [2, 1, 1, 2],
             "norm": "instance",
             "draw_by_convolutions": True,
         },
         recipe=RECIPE,
+        img_size=48,
+        data=("smallnorb",),
     ),
 }

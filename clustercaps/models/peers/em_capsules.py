@@ -131,24 +131,34 @@ MNIST_RECIPE: Recipe = {**RECIPE, "epochs": 2132, "decay_epochs": 21.3}
 
 PRESETS = {
     "em_smallnorb": Preset(
-        EMCapsNet, "EM routing (Hinton 2018), smallNORB form, 4x4 poses", recipe=RECIPE
+        EMCapsNet,
+        "EM routing (Hinton 2018), smallNORB form, 4x4 poses",
+        recipe=RECIPE,
+        img_size=32,
+        data=("smallnorb",),
     ),
     "em_small": Preset(
         EMCapsNet,
         "EM routing, small smallNORB form",
         {"width": 64, "types": [8, 16, 16]},
         recipe=RECIPE,
+        img_size=32,
+        data=("smallnorb",),
     ),
     "em_cifar10": Preset(
         EMCapsNet,
         "EM routing, CIFAR-10 form: 256 channels",
         {"num_classes": 10, "in_chans": 3, "width": 256},
         recipe=CIFAR10_RECIPE,
+        img_size=32,
+        data=("cifar10",),
     ),
     "em_mnist": Preset(
         EMCapsNet,
         "EM routing, MNIST form",
-        {"num_classes": 10, "in_chans": 1, "img_size": 28},
+        {"num_classes": 10, "in_chans": 1},
         recipe=MNIST_RECIPE,
+        img_size=28,
+        data=("mnist",),
     ),
 }

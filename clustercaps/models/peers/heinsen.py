@@ -167,6 +167,10 @@ RECIPE: Recipe = {
 
 PRESETS = {
     "heinsen_smallnorb": Preset(
-        HeinsenNet, "Heinsen's routing (2019), smallNORB form", recipe=RECIPE
+        HeinsenNet,
+        "Heinsen's routing (2019), smallNORB form",
+        recipe=RECIPE,
+        img_size=96,
+        data=("smallnorb",),
     )
 }

@@ -100,5 +100,8 @@ PRESETS = {
         "Hit-or-Miss capsules (Deliege 2018), no routing",
         reconstruction=True,
         recipe=UNKNOWN_RECIPE,
+        img_size=28,
+        data=("mnist", "fashion-mnist", "svhn", "cifar10"),
+        sizes={"svhn": 32, "cifar10": 32},
     ),
 }

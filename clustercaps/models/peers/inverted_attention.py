@@ -151,11 +151,15 @@ PRESETS = {
         "inverted attention (Tsai 2020), one convolution before it",
         reconstruction=True,
         recipe=RECIPE,
+        img_size=32,
+        data=("cifar10",),
     ),
     "inverted_attention_resnet": Preset(
         InvertedAttentionNet,
         "inverted attention (Tsai 2020) after a ResNet, CIFAR-10 form",
         {"front": "resnet", "width": 128},
         recipe=RECIPE,
+        img_size=32,
+        data=("cifar10",),
     ),
 }

@@ -155,6 +155,8 @@ PRESETS = {
         "mean-shift routing (Zhang 2018), about 1.2M parameters",
         reconstruction=True,
         recipe=UNKNOWN_RECIPE,
+        img_size=64,
+        data=("smallnorb", "fashion-mnist", "cifar10"),
     ),
     "frem_capsnet": Preset(
         KDECapsNet,
@@ -163,5 +165,7 @@ PRESETS = {
         {"routing": "frem", "routing_options": {"bandwidth": 2.0}, "vote_std": 0.5},
         reconstruction=True,
         recipe=UNKNOWN_RECIPE,
+        img_size=64,
+        data=("smallnorb", "fashion-mnist", "cifar10"),
     ),
 }

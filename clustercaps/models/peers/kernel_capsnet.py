@@ -138,5 +138,8 @@ PRESETS = {
         "Gaussian processes on class capsules (Killian 2019)",
         reconstruction=True,
         recipe=UNKNOWN_RECIPE,
+        img_size=28,
+        data=("mnist", "svhn", "cifar10"),
+        sizes={"svhn": 32, "cifar10": 32},
     ),
 }

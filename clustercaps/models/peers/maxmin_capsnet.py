@@ -17,5 +17,8 @@ PRESETS = {
         reconstruction=True,
         # Ours: at the rate of dynamic routing all lengths saturate and nothing is learned.
         recipe={**RECIPE, "lr": 1e-4},
+        img_size=28,
+        data=("mnist", "fashion-mnist", "cifar10"),
+        sizes={"cifar10": 32},
     ),
 }

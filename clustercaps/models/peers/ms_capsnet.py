@@ -202,12 +202,16 @@ PRESETS = {
         "capsules of three depths (Xiang 2018), for 32x32 images",
         reconstruction=True,
         recipe=RECIPE,
+        img_size=32,
+        data=("cifar10",),
     ),
     "ms_capsnet_28": Preset(
         MSCapsNet,
         "capsules of three depths, for 28x28 grey images",
-        {"in_chans": 1, "img_size": 28, "kernel_size": 9},
+        {"in_chans": 1, "kernel_size": 9},
         reconstruction=True,
         recipe=RECIPE,
+        img_size=28,
+        data=("fashion-mnist",),
     ),
 }

@@ -13,7 +13,10 @@ PRESETS = {
     "nair": Preset(
         CapsNet,
         "dynamic routing as stress test (Nair 2018): the MNIST form on any image",
-        {"in_chans": 3, "img_size": 32},
+        {"in_chans": 3},
         recipe=UNKNOWN_RECIPE,
+        img_size=32,
+        data=("fashion-mnist", "svhn", "cifar10"),
+        sizes={"fashion-mnist": 28},
     ),
 }

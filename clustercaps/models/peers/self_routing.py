@@ -198,11 +198,15 @@ PRESETS = {
         SelfRoutingNet,
         "self-routing (Hahn 2019) after a ResNet-20, class layer only",
         recipe=RECIPE,
+        img_size=32,
+        data=("cifar10", "svhn"),
     ),
     "self_routing_2": Preset(
         SelfRoutingNet,
         "self-routing (Hahn 2019) after a ResNet-20, two capsule layers",
         {"strides": [2]},
         recipe=RECIPE,
+        img_size=32,
+        data=("cifar10", "svhn"),
     ),
 }

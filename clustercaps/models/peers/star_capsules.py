@@ -104,6 +104,8 @@ PRESETS = {
         "attentive routing after STAR-Caps (Ahmed 2019), smallNORB form",
         reconstruction=True,
         recipe=RECIPE,
+        img_size=32,
+        data=("smallnorb",),
     ),
     "star_cifar10": Preset(
         StarCapsReconstruction,
@@ -111,5 +113,7 @@ PRESETS = {
         {"num_classes": 10, "in_chans": 3},
         reconstruction=True,
         recipe=RECIPE,
+        img_size=32,
+        data=("cifar10",),
     ),
 }

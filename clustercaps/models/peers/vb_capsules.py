@@ -80,14 +80,23 @@ PRESETS = {
         VBCapsNet,
         "variational Bayes routing (Ribeiro 2020), smallNORB form {64,16,32,16}",
         recipe=RECIPE,
+        img_size=32,
+        data=("smallnorb",),
     ),
     "vb_small": Preset(
-        VBCapsNet, "variational Bayes routing, {64,8,16,16}", {"types": [8, 16, 16]}, recipe=RECIPE
+        VBCapsNet,
+        "variational Bayes routing, {64,8,16,16}",
+        {"types": [8, 16, 16]},
+        recipe=RECIPE,
+        img_size=32,
+        data=("smallnorb",),
     ),
     "vb_large": Preset(
         VBCapsNet,
         "variational Bayes routing, {64,32,32,32}",
         {"num_classes": 10, "in_chans": 3, "types": [32, 32, 32]},
         recipe=RECIPE,
+        img_size=32,
+        data=("svhn", "cifar10"),
     ),
 }

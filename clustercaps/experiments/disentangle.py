@@ -2,15 +2,15 @@
 
 Networks with a capsule per class learn to classify MNIST and to draw its images from the capsule of
 their class. Each dimension of that capsule is moved in 11 steps in [-0.25, 0.25], and what changes
-in the drawing is measured. Images are 32x32: those of MNIST with a margin of two black pixels.
+in the drawing is measured. Images are 28x28, and networks have their published sizes.
 
 `full` trains cluster routing for 300 epochs by the paper's recipe and the networks of others by
 their authors' recipes, three seeds, and measures 2,000 test images.
 
-`quick` trains on 10,000 images for 6 epochs, one seed, all with optimisers that adapt their rates
-and with half the width of dynamic routing's network, and measures 200 test images. Estimate: 942
-steps of 64 images at 65 ms for cluster routing and 450 ms for dynamic routing, 600 of 100 at 820
-ms for attention routing, so 61, 420 and 490 s: 17 minutes on two cores, with testing and drawing.
+`quick` trains on 10,000 images for 6 epochs, one seed, all with optimisers that adapt their rates,
+and measures 200 test images. Estimate: 942 steps of 64 images at 50 ms for cluster routing and 1 s
+for dynamic routing, 600 of 100 at 630 ms for attention routing, so 47, 940 and 380 s: 24 minutes on
+two cores, with testing and drawing.
 """
 
 import json
@@ -67,7 +67,7 @@ def cell(model: str, budget: str) -> Cell:
     if budget == "quick":
         options["images"] = 200
         size = {"epochs": 6, "limit": 10_000, "augment": False}
-        narrow = {"capsnet": {"width": 128, "types": 16}}
+        narrow = {}
         if model == "capsnet":
             size["batch_size"] = 64
         elif model == "class_capsules":
@@ -203,8 +203,7 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     )[0]
     for number, (model, row) in enumerate(shown.items()):
         pictures, heat = grid[2 * number : 2 * number + 2]
-        # Without the margin of two pixels that all images of 28x28 get.
-        drawn = unpack(row["strips"])[:, :, 2:-2, 2:-2]
+        drawn = unpack(row["strips"])
         dims = row["capsule_dim"]
         extent = (0.0, float(STEPS), float(dims), 0.0)
         ink = mosaic(drawn).numpy()
@@ -268,8 +267,7 @@ the same length: if dimensions are special, more than 5 in 100 of them are above
 directions. Capsules are of different length in the three networks, so the same step is a different
 part of them: compare concentrations, not effects, between networks. The figure shows the first test
 image and the size of effects, averaged over classes, of the first seed, each network's on a scale
-of its own. Images are 32x32 (MNIST with a black margin); the weight of the drawing beside the
-classification is ours for cluster routing, and its authors' for the others. The quick budget halves
-the width of dynamic routing's network and trains cluster routing with Adam; its rate is that of
+of its own. The weight of the drawing beside the classification is ours for cluster routing, and its
+authors' for the others. The quick budget trains cluster routing with Adam; its rate is that of
 dynamic routing's recipe.""",
 )

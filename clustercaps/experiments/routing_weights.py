@@ -2,7 +2,7 @@
 
 Networks with one capsule per class on MNIST. For each capsule and dimension, the weights of its
 vote clusters are compared between and within classes, for cluster routing, for uniform routing and
-for an untrained network. Images are 32x32: those of MNIST with a margin of two black pixels.
+for an untrained network. Images are 28x28.
 
 `full` trains for 300 epochs by the paper's recipe, three seeds, and looks at all 10,000 test
 images.
@@ -288,6 +288,6 @@ of the labels, which chance alone achieves once in a number of shuffles. Passing
 tell classes apart, not that this was learnt: an untrained network's weights follow the image as
 well, since its votes do, so training is to be judged by the size of the ratio. Uniform routing is
 the control that cannot pass. Bars are means over the test images of a class, lines their standard
-deviation, of the first seed. Strides and paddings of the network are ours, images are 32x32 (MNIST
-with a black margin), and the network also learns to draw its input.""",
+deviation, of the first seed. Strides and paddings of the network are ours, and the network also
+learns to draw its input.""",
 )

@@ -26,7 +26,7 @@ def test_help_imports_nothing_heavy() -> None:
 def test_errors_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    assert main(["train", "m1", "--out", str(blocked)]) == 2
+    assert main(["train", "m1", "--data", "fashion-mnist", "--out", str(blocked)]) == 2
     err = capsys.readouterr().err
     assert err.startswith("clustercaps: error: ")
     assert err.count("\n") == 1

@@ -96,6 +96,28 @@ def test_predict_errors(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         assert err.count("\n") == 1
 
 
+def test_a_network_made_for_28_pixels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "run"
+    size = "--limit 50 --epochs 1 --batch-size 25 --set width=8 --set types=2".split()  # noqa: SIM905
+    size.append("--no-figures")
+    assert main(["train", "capsnet", *size, "--out", str(out)]) == 0
+    note = "clustercaps: note: capsnet was published on mnist at 28x28; this run has "
+    assert capsys.readouterr().err.count(f"{note}fashion-mnist-mini at 28x28\n") == 1
+    result = RunFolder(out).result
+    assert result is not None
+    # 2 types of 6x6; a network for 32x32 would have 2 of 8x8.
+    assert (result["img_size"], result["children"]) == (28, 72)
+    assert main(["evaluate", str(out)]) == 0
+    assert f"error {result['test_error']:.2f} %" in capsys.readouterr().out
+    shoe = data.load("fashion-mnist-mini", "test").pixels[9, 0].numpy()
+    Image.fromarray(shoe).save(tmp_path / "shoe.png")
+    assert main(["predict", str(out), str(tmp_path / "shoe.png")]) == 0
+    larger = ["--img-size", "32", "--out", str(tmp_path / "larger")]
+    assert main(["train", "capsnet", *size, *larger]) == 0
+    assert "this run has fashion-mnist-mini at 32x32" in capsys.readouterr().err
+    assert RunFolder(tmp_path / "larger").result["children"] == 128
+
+
 def test_compare(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figure = tmp_path / "c.png"
     assert main(["compare", str(run), str(run), "--figure", str(figure)]) == 0

@@ -77,7 +77,7 @@ def test_batch_equals_the_plain_loop(name):
     draws = augment.draw(augment.numbers(len(batch), rng(5)), side, side)
     expected = one_by_one(name, batch, draws)
     assert got.dtype == torch.float32
-    assert got.shape[1:] == SETS[name].model_shape
+    assert got.shape[1:] == (SETS[name].shape[0], 32, 32)
     torch.testing.assert_close(got.double(), expected, rtol=1e-5, atol=2e-5)
 
 
@@ -197,6 +197,83 @@ def test_a_crop_that_does_not_fit():
     batch = torch.zeros(2, 1, 20, 32, dtype=torch.uint8)
     with pytest.raises(ValueError, match="crop of 32 does not fit into 20 pixels padded by 4"):
         train_transform("mnist")(batch, rng())
+
+
+# Dataset and size -> side before the crop, padding of training images, where test images begin.
+SIZED = {
+    ("mnist", 28): (28, 2, 0),
+    ("mnist", 32): (28, 4, -2),
+    ("mnist", 24): (28, 0, 2),
+    ("fashion-mnist", 64): (64, 4, 0),
+    ("cifar10", 24): (32, 0, 4),
+    ("cifar10", 28): (32, 2, 2),
+    ("cifar10", 64): (64, 8, 0),
+    ("svhn", 36): (32, 6, -2),
+    ("smallnorb", 32): (48, 4, 8),
+    ("smallnorb", 48): (64, 0, 8),
+    ("smallnorb", 64): (64, 11, 0),
+    ("rendered-norb", 96): (96, 16, 0),
+}
+
+
+@pytest.mark.parametrize(("name", "size"), SIZED)
+def test_every_size_has_its_crops(name, size):
+    side, padding, start = SIZED[name, size]
+    prepare, augment = test_transform(name, size=size), train_transform(name, size=size)
+    batch = pixels_like(name, 3)
+    tested, trained = prepare(batch), augment(batch, rng())
+    assert tested.shape[1:] == trained.shape[1:] == (SETS[name].shape[0], size, size)
+    scaled = prepare.scale(batch)
+    assert scaled.shape[-1] == side
+    assert augment.padding == padding
+    # Test images are the centre of the scaled ones, or lie in the centre of a black frame.
+    end, wanted = min(side, start + size), scaled[..., max(0, start) :, max(0, start) :]
+    wanted = prepare.normalise(wanted[..., : end - max(0, start), : end - max(0, start)])
+    inner = max(0, -start)
+    got = tested[..., inner : size - inner, inner : size - inner]
+    torch.testing.assert_close(got, wanted)
+
+
+def test_crops_of_24_lie_anywhere_in_the_image():
+    augment = train_transform("cifar10", size=24)
+    draws = augment.draw(augment.numbers(5000, rng()), 32, 32)
+    assert set(draws.top.tolist()) == set(draws.left.tolist()) == set(range(9))
+
+
+def test_28_pixels_of_mnist_are_untouched_at_test_and_shifted_by_two_in_training():
+    batch = pixels_like("mnist", 2)
+    plain = test_transform("mnist", normalise=False, size=28)(batch)
+    assert torch.equal(plain, batch.float() / 255)
+    augment = train_transform("mnist", normalise=False, size=28)
+    numbers = torch.zeros(2, 7, dtype=torch.float64)
+    # No change of contrast or brightness; the first place of a crop.
+    numbers[:, :2] = 0.5
+    got = augment.apply(batch, numbers)
+    assert not got[..., :2, :].any()
+    assert torch.equal(got[..., 2:, 2:], plain[..., :-2, :-2])
+
+
+def test_resizing_keeps_what_an_image_shows():
+    ramp = torch.linspace(0, 255, 96).round().to(torch.uint8).expand(1, 2, 96, 96)
+    for side in (64, 96):
+        small = test_transform("smallnorb", size=side).scale(ramp)
+        expected = torch.arange(side, dtype=torch.float32)
+        assert torch.corrcoef(torch.stack([small[0, 0, 0], expected]))[0, 1] > 0.9999
+    black = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
+    black[..., 16:] = 200
+    large = test_transform("cifar10", normalise=False, size=64)(black)
+    assert torch.equal(large[..., :30], torch.zeros(1, 3, 64, 30))
+    torch.testing.assert_close(large[..., 34:], torch.full((1, 3, 64, 30), 200 / 255))
+
+
+def test_whole_stereo_pairs_are_padded_with_their_edges():
+    batch = pixels_like("smallnorb", 1)
+    augment = train_transform("smallnorb", size=96)
+    numbers = torch.full((1, 7), 0.5, dtype=torch.float64)
+    numbers[:, 2:4] = 0
+    got, scaled = augment.apply(batch, numbers), augment.prepare.scale(batch)
+    torch.testing.assert_close(got[..., :17, 20], scaled[..., :1, 4].expand(1, 2, 17))
+    torch.testing.assert_close(got[..., 16:, 16:], scaled[..., :80, :80])
 
 
 def test_unknown_set():

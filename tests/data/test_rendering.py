@@ -229,7 +229,7 @@ def test_the_plan_is_that_of_smallnorb():
     assert [builder.__name__ for builder in BUILDERS] == list(SETS[NAME].class_names)
     with pytest.raises(ValueError, match=r"toys \[1\] are in the training and in the test split"):
         Plan(train=(1, 2), test=(1,))
-    same = ("class_names", "shape", "model_shape", "stereo", "mean", "std")
+    same = ("class_names", "shape", "stereo", "mean", "std")
     assert all(getattr(SETS[NAME], key) == getattr(SETS["smallnorb"], key) for key in same)
 
 

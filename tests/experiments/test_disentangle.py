@@ -78,13 +78,13 @@ def test_opposite_effects_on_images_of_a_class_cancel() -> None:
 @pytest.mark.parametrize("model", ["class_capsules", "ar_capsnet"])
 @torch.no_grad()
 def test_the_middle_of_a_strip_is_what_the_network_draws(model: str) -> None:
-    network = create_model(model, img_size=32, dim=3).eval()
-    images, labels = torch.rand(2, 1, 32, 32), torch.tensor([3, 8])
+    network = create_model(model, dim=3).eval()
+    images, labels = torch.rand(2, 1, 28, 28), torch.tensor([3, 8])
     capsules, draw = own_capsules(View(network, images, images, labels))
     wanted = network.reconstruct(network.forward_features(images), labels)
     torch.testing.assert_close(draw(labels)(capsules), wanted)
     drawn = strips(draw(labels[:1]), capsules[:1])
-    assert drawn.shape == (3, 11, 32, 32)
+    assert drawn.shape == (3, 11, 28, 28)
     for strip in drawn:
         torch.testing.assert_close(strip[5], wanted[0, 0])
         assert not torch.allclose(strip[0], strip[10])

@@ -9,6 +9,8 @@ import torch
 
 import clustercaps as cc
 from clustercaps.training import train
+from clustercaps.training.batches import open_split
+from clustercaps.training.finished import Trained
 from clustercaps.training.run_folder import RunFolder
 
 DATA = Path(__file__).parent / "data"
@@ -20,12 +22,14 @@ def test_a_run_of_0_1_0_is_resumed(tmp_path: Path) -> None:
     settings = RunFolder(run).settings
     assert settings is not None
     assert settings.optimizer == "sgd"
+    assert settings.side == 32
     result = train(settings, run, resume=True)
     # As the uninterrupted run of 0.1.0 ended.
     assert result["test_errors"] == 35
     assert result["test_loss"] == pytest.approx(2.0239772033691406, rel=1e-5)
     lines = RunFolder(run).metrics()
     assert [line["epoch"] for line in lines] == [1, 2]
+    assert Trained.open(run).score(open_split(settings, "test", None)).errors == 35
     assert json.loads((run / "settings.json").read_text())["flips"] == "random"
 
 

@@ -7,7 +7,13 @@ import pytest
 
 from clustercaps.models.peers import PEERS
 from clustercaps.training.schedule import learning_rate
-from clustercaps.training.settings import RECIPE_NAMES, TrainSettings, from_json, resolve
+from clustercaps.training.settings import (
+    RECIPE_NAMES,
+    TrainSettings,
+    differs_from_published,
+    from_json,
+    resolve,
+)
 
 
 def test_the_papers_recipe() -> None:
@@ -50,7 +56,8 @@ def test_json_round_trip(recipe: str) -> None:
         ({"momentum": 0.0}, "nesterov needs momentum"),
         ({"warmup_epochs": 20.0, "epochs": 10}, r"warmup_epochs \(20.0\) must be less than epochs"),
         ({"accumulate": 65}, r"accumulate \(65\) cannot exceed batch_size \(64\)"),
-        ({"img_size": 64}, "img_size is for streamed images"),
+        ({"img_size": -1}, "img_size must be an integer of at least 0, got -1"),
+        ({"model_settings": {"img_size": 28}}, "img_size follows from the data"),
         ({"model_settings": {"num_classes": 3}}, "num_classes follows from the data"),
         ({"precision": "fp8"}, "unknown precision"),
     ],
@@ -58,6 +65,56 @@ def test_json_round_trip(recipe: str) -> None:
 def test_bad_settings_are_refused(changes: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         resolve("m1", "fashion-mnist-mini", "fast", **changes)
+
+
+def test_a_network_sees_images_of_the_size_it_was_made_for() -> None:
+    assert resolve("capsnet", "mnist").side == 28
+    assert resolve("capsnet_cifar10", "cifar10").side == 24
+    assert resolve("heinsen_smallnorb", "rendered-norb").side == 96
+    assert resolve("imagenet_m4", "imagenet").side == 224
+    assert resolve("capsnet", "mnist", img_size=40).side == 40
+    # One network may have been published at several sizes, and a part is prepared as the whole.
+    assert resolve("nair", "cifar10").side == 32
+    assert resolve("nair", "fashion-mnist-mini").side == 28
+
+
+def test_settings_of_older_versions_mean_32() -> None:
+    older = json.loads(resolve("capsnet", "mnist").to_json())
+    del older["img_size"]
+    assert from_json(json.dumps(older), "x").side == 32
+    # The same run, whether the size is left at its older default or named.
+    named = resolve("capsnet", "mnist", img_size=32)
+    assert named == from_json(json.dumps(older), "x")
+    assert named.img_size == 0
+    streamed = {**older, "model": "m1", "data": "imagenet", "img_size": 0}
+    assert from_json(json.dumps(streamed), "x").side == 224
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "changes", "expected"),
+    [
+        ("capsnet", "mnist", {}, ""),
+        ("m1", "cifar10", {}, ""),
+        ("nair", "fashion-mnist", {}, ""),
+        (
+            *("capsnet", "mnist", {"img_size": 32}),
+            "capsnet was published on mnist at 28x28; this run has mnist at 32x32",
+        ),
+        (
+            *("nair", "fashion-mnist-mini", {}),
+            "nair was published on fashion-mnist at 28x28 and svhn, cifar10 at 32x32; this run has "
+            "fashion-mnist-mini at 28x28",
+        ),
+        (
+            *("heinsen_smallnorb", "folder:x", {}),
+            "heinsen_smallnorb was published on smallnorb at 96x96; this run has folder:x at 96x96",
+        ),
+    ],
+)
+def test_what_was_not_published_is_said(
+    model: str, data: str, changes: dict[str, int], expected: str
+) -> None:
+    assert differs_from_published(resolve(model, data, **changes)) == expected
 
 
 def test_unknown_names_are_refused() -> None:

@@ -13,7 +13,7 @@ LEVELS = 16
 
 
 def pack(pictures: Float[Tensor, "*series height width"]) -> str:
-    """Pictures of 0 to 1 as text, such as "19x32x32:..."; 16 grey levels remain.
+    """Pictures of 0 to 1 as text, such as "19x28x28:..."; 16 grey levels remain.
 
     Args:
         pictures: Any number of them, in any order of axes before height and width.

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.kernels import build, chunked, cluster_cpu, library
+from clustercaps.kernels.plain import Shape
 from clustercaps.routing import cluster_route
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.tracing import plain_only
@@ -175,7 +176,7 @@ def _route(
     if path == "chunked":
         inputs = cluster_cpu.like_conv2d(x, vote.weight, vote.bias)
         sizes = (vote.stride[0], int(vote.padding[0]), x.shape[1], x.shape[1] * clusters, votes)
-        shape = chunked.Shape(*sizes, routing == "uniform", eps)
+        shape = Shape(*sizes, routing == "uniform", eps)
         if inputs is not None and chunked.worthwhile(inputs, shape):
             return chunked.cluster_capsules(inputs, shape, out_channels)
     cast = vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']

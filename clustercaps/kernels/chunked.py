@@ -6,29 +6,19 @@ kept for the backward pass, which computes them again and has the gradient in cl
     dv_ik = g r_i / (R K) (1 - (m_i - s) r_i^2 (v_ik - m_i)),   r = 1/spread, R = sum_i r_i
 """
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from clustercaps.kernels import plain
+from clustercaps.kernels.plain import Shape, plain_capsules
+from clustercaps.utils.derivatives import plain_gradients, wants_graph
 from clustercaps.utils.sizes import windows_along
 
 # Votes computed at a time, in bytes: about what the cache holds beside the weights.
 CHUNK = 8 * 2**20
-
-
-class Shape(NamedTuple):
-    """What the tensors of a layer do not say themselves."""
-
-    stride: int
-    padding: int
-    children: int
-    # Vote clusters of a parent, and votes in a cluster.
-    clusters: int
-    votes: int
-    uniform: bool
-    eps: float
 
 
 class ChunkedCapsules(torch.autograd.Function):
@@ -48,51 +38,56 @@ class ChunkedCapsules(torch.autograd.Function):
         return parent.to(x.dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of children, weight and bias."""
         x, weight, bias, parent, total = ctx.saved_tensors
-        shape: Shape = ctx.shape
-        wanted = [*ctx.needs_input_grad[:2], bias is not None and ctx.needs_input_grad[2]]
-        size = chunk_size(x, weight, shape)
-        of_x: list[Tensor] = []
-        of_weight = torch.zeros_like(weight, dtype=parent.dtype)
-        of_bias = None if bias is None else torch.zeros_like(bias, dtype=parent.dtype)
+        shape, needed = ctx.shape, ctx.needs_input_grad[:3]
+        if wants_graph(gradient):
+            plain = partial(plain_capsules, shape=shape)
+            return *plain_gradients(plain, (x, weight, bias), gradient, needed), None
         pull = gradient / (total * shape.votes)
-        for images, s, g in zip(x.split(size), parent.split(size), pull.split(size), strict=True):
-            votes = cast_votes(images, weight, bias, shape)
-            centroids, confidence, deviations = statistics(votes, shape)
-            share = g.unsqueeze(1) * confidence
-            of_votes = share.unsqueeze(2)
-            if not shape.uniform:
-                lean = (s.unsqueeze(1) - centroids) * confidence.square() * share
-                of_votes = deviations.mul_(lean.unsqueeze(2)).add_(of_votes)
-            of_votes = of_votes.expand_as(deviations).flatten(1, 3).to(x.dtype)
-            found = torch.ops.aten.convolution_backward(
-                of_votes,
-                images,
-                weight,
-                [len(weight)],
-                [shape.stride] * 2,
-                [shape.padding] * 2,
-                [1, 1],
-                False,
-                [0, 0],
-                shape.children,
-                wanted,
-            )
-            if wanted[0]:
-                of_x.append(found[0])
-            if wanted[1]:
-                of_weight += found[1]
-            if wanted[2]:
-                of_bias += found[2]
-        return (
-            torch.cat(of_x) if wanted[0] else None,
-            of_weight.to(weight.dtype) if wanted[1] else None,
-            of_bias.to(weight.dtype) if of_bias is not None and wanted[2] else None,
-            None,
+        return *_closed_form((x, weight, bias), parent, pull, shape, needed), None
+
+
+def _closed_form(
+    inputs: tuple[Tensor, Tensor, Tensor | None],
+    parent: Tensor,
+    pull: Tensor,
+    shape: Shape,
+    needed: tuple[bool, bool, bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of children, weight and bias, where they are needed; `pull` is g / (R K)."""
+    x, weight, bias = inputs
+    size = chunk_size(x, weight, shape)
+    of_x: list[Tensor] = []
+    of_weight = torch.zeros_like(weight, dtype=parent.dtype)
+    of_bias = None if bias is None else torch.zeros_like(bias, dtype=parent.dtype)
+    for images, s, g in zip(x.split(size), parent.split(size), pull.split(size), strict=True):
+        centroids, confidence, deviations = statistics(
+            cast_votes(images, weight, bias, shape), shape
         )
+        share = g.unsqueeze(1) * confidence
+        of_votes = share.unsqueeze(2)
+        if not shape.uniform:
+            lean = (s.unsqueeze(1) - centroids) * confidence.square() * share
+            of_votes = deviations.mul_(lean.unsqueeze(2)).add_(of_votes)
+        of_votes = of_votes.expand_as(deviations).flatten(1, 3).to(x.dtype)
+        # Sizes of the bias, stride, padding and dilation; nothing is transposed.
+        sizes = ([len(weight)], [shape.stride] * 2, [shape.padding] * 2, [1, 1], False, [0, 0])
+        found = torch.ops.aten.convolution_backward(
+            of_votes, images, weight, *sizes, shape.children, needed
+        )
+        if needed[0]:
+            of_x.append(found[0])
+        if needed[1]:
+            of_weight += found[1]
+        if of_bias is not None and needed[2]:
+            of_bias += found[2]
+    return (
+        torch.cat(of_x) if needed[0] else None,
+        of_weight.to(weight.dtype) if needed[1] else None,
+        of_bias.to(weight.dtype) if of_bias is not None and needed[2] else None,
+    )
 
 
 def cluster_capsules(
@@ -122,10 +117,8 @@ def chunk_size(x: Tensor, weight: Tensor, shape: Shape) -> int:
 
 def cast_votes(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
     """Votes [B, I, K, C'*D', H', W'], in float32 or wider."""
-    votes = torch.conv2d(x, weight, bias, shape.stride, shape.padding, 1, shape.children)
-    votes = votes.to(torch.promote_types(votes.dtype, torch.float32))
-    clusters: Tensor = votes.unflatten(1, (shape.clusters, shape.votes, -1))
-    return clusters
+    votes = plain.cast_votes(x, weight, bias, shape)
+    return votes.to(torch.promote_types(votes.dtype, torch.float32))
 
 
 def statistics(votes: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,16 +2,20 @@
 
 Votes, statistics, routing weights and the weighted sum are computed tile by tile; no vote is ever
 stored. What is kept for the backward pass is the input, the weights, the capsules and one number
-per capsule entry, the scale 1 / sum_i r_i.
+per capsule entry, the scale 1 / sum_i r_i. Gradients of gradients come from plain PyTorch.
 """
 
-from functools import lru_cache
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import layer_norm
 
+from clustercaps.kernels import plain
 from clustercaps.kernels.library import NAMES, Layer, load
+from clustercaps.utils.derivatives import plain_gradients, refuse_forward_mode, wants_graph
 from clustercaps.utils.sizes import windows_along
 
 Shape = tuple[int | torch.SymInt, ...]
@@ -55,6 +59,7 @@ def fused_capsules(
         norm_bias: Its shift; there is one exactly if there is a scale.
         norm_eps: Added to the variance of a map.
     """
+    refuse_forward_mode("the fused capsule kernel")
     sizes = (stride, padding, clusters, votes, out_channels, uniform)
     layer, shape = _layer(x.shape, weight.shape, *sizes)
     _check_norm(shape, norm_weight, norm_bias)
@@ -126,7 +131,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.save_for_backward(x, weight, bias, norm_weight, norm_bias, kept, scale, moments)
     ctx.mark_non_differentiable(capsules, scale, moments)
     ctx.set_materialize_grads(False)
-    ctx.sizes = (*sizes, eps, norm_eps)
+    ctx.sizes, ctx.norm = (*sizes, eps, norm_eps), norm
 
 
 def _backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Any, ...]:
@@ -136,15 +141,40 @@ def _backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Any, ...]:
     # Scale and shift of the norm are found together.
     norm = needs[11] or needs[12]
     needed = [*needs[:3], norm, norm]
-    grads = fused_capsules_grad(gradient, *ctx.saved_tensors, *ctx.sizes, needed)
+    grads: Sequence[Tensor | None]
+    if wants_graph(gradient):
+        needed = [*needs[:3], *needs[11:13]]
+        formula = partial(_plain, sizes=ctx.sizes, norm=ctx.norm)
+        grads = plain_gradients(formula, ctx.saved_tensors[:5], gradient, needed)
+    else:
+        grads = fused_capsules_grad(gradient, *ctx.saved_tensors, *ctx.sizes, needed)
     x, weight, bias, *of_norm = (g if n else None for g, n in zip(grads, needed, strict=True))
     return x, weight, bias, *(None,) * 8, *of_norm, None
 
 
+def _plain(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    norm_weight: Tensor | None,
+    norm_bias: Tensor | None,
+    sizes: tuple[Any, ...],
+    norm: bool,
+) -> Tensor:
+    """The same as `fused_capsules` in plain PyTorch."""
+    stride, padding, clusters, votes, out_channels, uniform, eps, norm_eps = sizes
+    children = x.shape[1]
+    shape = plain.Shape(stride, padding, children, children * clusters, votes, uniform, eps)
+    flat = plain.plain_capsules(x.flatten(1, 2), weight, bias, shape)
+    capsules: Tensor = flat.unflatten(1, (out_channels, -1))
+    if not norm:
+        return capsules
+    return layer_norm(capsules, capsules.shape[2:], norm_weight, norm_bias, norm_eps)
+
+
 def _no_second_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
     raise RuntimeError(
-        "the fused capsule kernel has no gradients of gradients; build the layer with "
-        'backend="reference", or set CLUSTERCAPS_BACKEND=reference'
+        "fused_capsules_grad cannot be differentiated; differentiate fused_capsules twice instead"
     )
 
 

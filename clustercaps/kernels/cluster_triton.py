@@ -13,6 +13,7 @@ No centroid and no weight is ever stored. Importing this file needs the package 
 CUDA builds of torch bring; `clustercaps.kernels` imports it when it is first used.
 """
 
+from functools import partial
 from math import prod
 from typing import Any, no_type_check
 
@@ -21,6 +22,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
+
+from clustercaps.routing import cluster_route
+from clustercaps.utils.derivatives import plain_gradients, refuse_forward_mode, wants_graph
 
 # Positions of a program. Two for each thread of its four warps: the paper's 8 votes then fill 16
 # registers, so that many programs share a processor, and small maps still make many programs.
@@ -125,6 +129,7 @@ def routed_capsules(votes: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         votes: Contiguous votes [B, clusters, K, *parent].
         eps: Added to the variance of the votes.
     """
+    refuse_forward_mode("the Triton routing")
     capsules, scale = _outputs(votes)
     # An empty grid is an error to CUDA.
     if votes.numel() > 0:
@@ -174,13 +179,20 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 def _backward(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None, None]:
     if gradient is None:
         return None, None
+    if wants_graph(gradient):
+        plain = partial(_plain, eps=ctx.eps)
+        return plain_gradients(plain, ctx.saved_tensors[:1], gradient, (True,))[0], None
     return routed_capsules_grad(gradient, *ctx.saved_tensors, ctx.eps), None
+
+
+def _plain(votes: Tensor, eps: float) -> Tensor:
+    """The capsules of `routed_capsules` in plain PyTorch."""
+    return cluster_route(votes.to(torch.promote_types(votes.dtype, torch.float32)), eps=eps)[0]
 
 
 def _no_second_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
     raise RuntimeError(
-        "the Triton routing has no gradients of gradients; build the layer with "
-        'backend="reference", or set CLUSTERCAPS_BACKEND=reference'
+        "routed_capsules_grad cannot be differentiated; differentiate routed_capsules twice instead"
     )
 
 

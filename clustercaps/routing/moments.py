@@ -7,7 +7,8 @@ With weights w_i of the children, a mean m and precisions p of the parents,
     weighted_distance  r_i = sum_d p_d (V_id - m_d)^2
 
 Left to autograd, each keeps one to three tensors as large as the votes in every iteration. Here
-only the arguments are kept, and gradients are in closed form. With the gradient g of the result,
+only the arguments are kept, and gradients are in closed form (gradients of gradients are left to
+autograd and the plain formulas). With the gradient g of the result,
 the last two are derivatives of one expression, F = sum_id a_i b_d (V_id - m_d)^2, where a is w or g
 and b is g or p; from F follow the gradients of the other of the two, of V and of m. A few images
 are worked on at a time, in memory that all of them share: asking the system for fresh memory takes
@@ -15,13 +16,14 @@ longer than the arithmetic.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from clustercaps.utils.derivatives import plain_gradients, wants_graph
 from clustercaps.utils.tracing import plain_only
 
 Votes = Float[Tensor, "batch children parents dim *positions"]
@@ -38,21 +40,21 @@ CHUNK = 4 * 2**20
 def weighted_sum(weights: PerPair, votes: Votes) -> PerParent:
     """sum_i w_i V_i for every parent."""
     if _plain():
-        return (weights.unsqueeze(3) * votes).sum(1)
+        return _plain_sum(weights, votes)
     return WeightedSum.apply(weights, votes)
 
 
 def weighted_squares(weights: PerPair, votes: Votes, mean: PerParent) -> PerParent:
     """sum_i w_i (V_i - m)^2 for every parent."""
     if _plain():
-        return (weights.unsqueeze(3) * (votes - mean.unsqueeze(1)).square()).sum(1)
+        return _plain_squares(weights, votes, mean, CHILDREN)
     return WeightedSquares.apply(weights, votes, mean, CHILDREN)
 
 
 def weighted_distance(votes: Votes, mean: PerParent, precision: PerParent) -> PerPair:
     """sum_d p_d (V_id - m_d)^2 for every child and parent."""
     if _plain():
-        return (precision.unsqueeze(1) * (votes - mean.unsqueeze(1)).square()).sum(3)
+        return _plain_squares(precision, votes, mean, DIMS)
     return WeightedSquares.apply(precision, votes, mean, DIMS)
 
 
@@ -66,10 +68,11 @@ class WeightedSum(torch.autograd.Function):
         return _sum_products(votes, weights.unsqueeze(3), over=1)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Of w_i: sum_d g_d V_id; of V_id: w_i g_d."""
         weights, votes = ctx.saved_tensors
+        if wants_graph(gradient):
+            return plain_gradients(_plain_sum, (weights, votes), gradient, ctx.needs_input_grad)
         of_weights = _sum_products(votes, gradient.unsqueeze(1), over=3)
         return of_weights, weights.unsqueeze(3) * gradient.unsqueeze(1)
 
@@ -85,13 +88,24 @@ class WeightedSquares(torch.autograd.Function):
         return _sum_squares(votes, mean, factor.unsqueeze(CHILDREN + DIMS - over), over)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """F with the factor and the gradient for a and b."""
-        factor, votes, mean = ctx.saved_tensors
+        factor, votes, mean = inputs = ctx.saved_tensors
+        if wants_graph(gradient):
+            plain = partial(_plain_squares, over=ctx.over)
+            return *plain_gradients(plain, inputs, gradient, ctx.needs_input_grad[:3]), None
         other = CHILDREN + DIMS - ctx.over
         given = gradient.unsqueeze(ctx.over)
         return *_differentiate(votes, mean, given, factor.unsqueeze(other), other), None
+
+
+def _plain_sum(weights: Tensor, votes: Tensor) -> Tensor:
+    return (weights.unsqueeze(3) * votes).sum(1)
+
+
+def _plain_squares(factor: Tensor, votes: Tensor, mean: Tensor, over: int) -> Tensor:
+    squares = (votes - mean.unsqueeze(1)).square()
+    return (factor.unsqueeze(CHILDREN + DIMS - over) * squares).sum(over)
 
 
 def _sum_products(votes: Tensor, factor: Tensor, over: int) -> Tensor:

@@ -1,12 +1,17 @@
 """Whether code is being exported, traced or transformed, and must use plain operators only."""
 
 import torch
+from torch.autograd import forward_ad
 
 
 def plain_only() -> bool:
-    """Exported programs must run without this package; torch.func has no rule for its shortcuts."""
+    """Exported programs must run without this package; its shortcuts have no rule for torch.func.
+
+    Nor have they one for forward-mode differentiation.
+    """
     return (
         torch.compiler.is_exporting()
         or torch._C._get_tracing_state() is not None
         or torch._C._functorch.peek_interpreter_stack() is not None
+        or forward_ad._current_level >= 0
     )

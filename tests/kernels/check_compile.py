@@ -1,6 +1,9 @@
 """torch.compile(fullgraph=True) through the kernel, export without it; run by test_operator."""
 
+import pytest
 import torch
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 
 import clustercaps as cc
 from clustercaps import kernels
@@ -26,6 +29,24 @@ def keep(graph: torch.fx.GraphModule, _: object) -> object:
 
 torch.compile(layer, fullgraph=True, backend=keep)(x)
 assert "fused_capsules" in graphs[0].code, graphs[0].code
+
+# The backward pass as well: no plain formula where nobody differentiates it again.
+graphs.clear()
+both = aot_autograd(fw_compiler=lambda graph, _: make_boxed_func(keep(graph, _).forward))
+torch.compile(layer, fullgraph=True, backend=both)(x).square().sum().backward()
+assert "fused_capsules_grad" in graphs[1].code, graphs[1].code
+
+# A compiled layer refuses to be differentiated twice, which is PyTorch's own limit.
+
+
+def differentiate_twice() -> None:
+    weight = layer.vote.weight
+    (first,) = torch.autograd.grad(compiled(x).square().sum(), weight, create_graph=True)
+    torch.autograd.grad(first.sum(), weight)
+
+
+with pytest.raises(RuntimeError, match=r"create_graph|double backward"):
+    differentiate_twice()
 
 for strict in (False, True):
     exported = torch.export.export(layer, (x,), strict=strict)

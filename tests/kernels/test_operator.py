@@ -47,16 +47,6 @@ def test_compile_and_export() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_second_gradient_is_an_error() -> None:
-    case = Case()
-    leaves = [t.requires_grad_() for t in case.tensors(torch.float64)]
-    (first,) = torch.autograd.grad(
-        case.fused(*leaves).square().sum(), leaves[:1], create_graph=True
-    )
-    with pytest.raises(RuntimeError, match="no gradients of gradients"):
-        first.sum().backward()
-
-
 def test_what_is_kept_has_no_gradient() -> None:
     case = Case()
     leaves = [t.requires_grad_() for t in case.tensors(torch.float64)]

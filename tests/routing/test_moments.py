@@ -4,9 +4,11 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from helpers.derivatives import FORMS
 from torch import Tensor
 
-from clustercaps.routing import moments
+from clustercaps.functional import em_route, vb_route
+from clustercaps.routing import Routed, moments
 
 
 def plain_sum(weights: Tensor, votes: Tensor) -> Tensor:
@@ -71,8 +73,27 @@ def test_nothing_of_the_size_of_the_votes_is_kept(name: str) -> None:
     assert {t.data_ptr() for t in kept} <= {t.data_ptr() for t in given}
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", PAIRS)
-def test_plain_formulas_for_those_who_trace(name: str) -> None:
-    given = [t.detach() for t in arguments(name, 3, (2,))]
-    mapped = torch.vmap(PAIRS[name][0])(*(t.unsqueeze(0) for t in given))
-    torch.testing.assert_close(mapped[0], PAIRS[name][1](*given))
+def test_derivatives_in_every_form(name: str, form: str) -> None:
+    given = [t.detach() for t in arguments(name, 1, ())]
+    fast, plain = (FORMS[form](function, given) for function in PAIRS[name])
+    torch.testing.assert_close(fast, plain, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("route", [em_route, vb_route])
+def test_routings_that_use_them(
+    route: Callable[..., Routed], form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = torch.Generator().manual_seed(0)
+    shapes = ((1, 3, 2, 2), (1, 3), (2,), (2,))
+    given = [torch.rand(shape, generator=draw, dtype=torch.float64) for shape in shapes]
+
+    def capsules(*inputs: Tensor) -> Tensor:
+        routed = route(*inputs, iterations=2)
+        return torch.cat([routed.capsules, routed.activations.unsqueeze(2)], 2)
+
+    fast = FORMS[form](capsules, given)
+    monkeypatch.setattr(moments, "_plain", lambda: True)
+    torch.testing.assert_close(fast, FORMS[form](capsules, given), rtol=1e-8, atol=1e-8)

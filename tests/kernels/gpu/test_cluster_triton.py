@@ -9,6 +9,7 @@ from types import ModuleType
 
 import pytest
 import torch
+from helpers.derivatives import FORMS
 from torch import Tensor
 
 import clustercaps as cc
@@ -162,12 +163,34 @@ def test_compiles_for_gpus(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_second_gradient_is_an_error(op: ModuleType) -> None:
-    votes = draw(2, 3, 4, 5).requires_grad_()
-    capsules = op.route(votes, uniform=False, eps=EPS)
-    (first,) = torch.autograd.grad(capsules.square().sum(), votes, create_graph=True)
-    with pytest.raises(RuntimeError, match="no gradients of gradients"):
-        first.sum().backward()
+# As for the kernel on CPU: within torch.func and forward mode the operator refuses, and the layer
+# takes plain PyTorch.
+REFUSED = ("forward mode", "forward over reverse", "functional.jacobian, forward mode")
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="the forms draw their directions on CPU")
+@pytest.mark.parametrize("form", FORMS)
+def test_derivatives_in_every_form(op: ModuleType, form: str) -> None:
+    votes = [draw(1, 2, 2, 3)]
+    route = partial(op.route, uniform=False, eps=EPS)
+    if form in REFUSED or form.startswith("func."):
+        with pytest.raises((RuntimeError, NotImplementedError), match=r"forward|functorch"):
+            FORMS[form](route, votes)
+        return
+    expected = FORMS[form](lambda v: cluster_route(v, eps=EPS)[0], votes)
+    torch.testing.assert_close(FORMS[form](route, votes), expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.skipif(DEVICE != "cpu", reason="the forms draw their directions on CPU")
+@pytest.mark.parametrize("form", FORMS)
+def test_derivatives_of_a_layer(form: str) -> None:
+    layer = cc.ClusterCapsules2d(2, 1, 1, 2, votes=2, in_size=2, kernel_size=2).double()
+    found = []
+    for layer.backend in ("triton", "reference"):
+        draw_again = torch.Generator().manual_seed(0)
+        x = torch.randn(1, 2, 1, 2, 2, generator=draw_again, dtype=torch.float64)
+        found.append(FORMS[form](layer, [x]))
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("batch", [0, 1, 3])

@@ -15,12 +15,14 @@ from clustercaps.models.base import ImageClassifier
 from clustercaps.models.capsule_net import CapsuleNet
 from clustercaps.models.class_capsules import ClassCapsuleNet
 from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
+from clustercaps.models.packaged import pretrained_folder
 from clustercaps.models.peers import PEERS
 from clustercaps.models.peers.self_routing import SelfRoutingClasses
 from clustercaps.models.preset import Preset
 from clustercaps.models.pretrained import read_config
 from clustercaps.routing import Routing
 from clustercaps.utils.errors import unknown
+from clustercaps.utils.sizes import pair
 
 # Of the paper's main table.
 FOUR = ("smallnorb", "fashion-mnist", "svhn", "cifar10")
@@ -110,17 +112,38 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> None:
             raise ValueError(f"model {name!r}: {unknown('setting', setting, known)}")
 
 
-def create_model(name: str, **settings: Any) -> ImageClassifier:
-    """Build a network with fresh weights.
+def create_model(name: str, *, pretrained: str | bool = False, **settings: Any) -> ImageClassifier:
+    """Build a network, with fresh weights or with those inside the package.
 
     Args:
         name: A name from `list_models()`.
+        pretrained: The dataset that the packaged weights were trained on, such as
+            "fashion-mnist"; True where there are weights for one only. Such a network comes in
+            evaluation mode; another `num_classes` gives it a fresh head.
         **settings: Any argument of the network's class: `num_classes`, `in_chans`, `img_size`, and
             for capsule networks `channels` (C), `clusters` (N), `votes` (K), `dim` (D), `routing`.
     """
     check_settings(name, settings)
     preset = get_preset(name)
+    if pretrained:
+        return _create_pretrained(pretrained_folder(name, pretrained) / "model", settings)
     return preset.network(**{"img_size": preset.img_size, **preset.settings, **settings})
+
+
+def _create_pretrained(folder: Path, settings: dict[str, Any]) -> ImageClassifier:
+    model = from_pretrained(folder)
+    num_classes = settings.pop("num_classes", model.num_classes)
+    for name, value in settings.items():
+        trained = model.settings.get(name)
+        wanted = list(pair(value)) if name == "img_size" else value
+        if wanted != (list(pair(trained)) if name == "img_size" else trained):
+            raise ValueError(
+                f"the packaged weights are of a network with {name}={trained!r}, not {value!r}; "
+                f"leave {name} out, or build it without pretrained"
+            )
+    if num_classes != model.num_classes:
+        model.reset_classifier(num_classes)
+    return model
 
 
 def count_parameters(name: str, **settings: Any) -> int:

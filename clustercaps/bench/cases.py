@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,13 +72,8 @@ class Case:
     def network(self) -> ImageClassifier:
         """The whole network with fresh weights, the same every time."""
         torch.manual_seed(0)
-        return create_model(
-            self.model,
-            num_classes=CLASSES,
-            in_chans=self.in_chans,
-            img_size=self.size,
-            **dict(self.changes),
-        )
+        shape: dict[str, Any] = {"in_chans": self.in_chans, "img_size": self.size}
+        return create_model(self.model, num_classes=CLASSES, **shape, **dict(self.changes))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Test a trained network on an image set.
 
     clustercaps evaluate runs/m1
+    clustercaps evaluate m1:fashion-mnist
     clustercaps evaluate runs/m1 --data fashion-mnist --device cpu
 
 Prints error, top-5 error and a table by class, and draws the confusion matrix.
@@ -9,10 +10,12 @@ Prints error, top-5 error and a table by class, and draws the confusion matrix.
 import argparse
 from pathlib import Path
 
+RUN_HELP = "folder of a finished run, or packaged weights such as m1:fashion-mnist"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The run, and what to test it on."""
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("run_name", metavar="RUN", help=RUN_HELP)
     parser.add_argument("--data", help="image set (default: the run's own)")
     parser.add_argument("--split", choices=["test", "train"], default="test")
     parser.add_argument("--data-dir", help="folder with the official files of the data")
@@ -31,11 +34,11 @@ def run(arguments: argparse.Namespace) -> None:
     from clustercaps.training.finished import Trained
     from clustercaps.utils.tables import text_table
 
-    trained = Trained.open(arguments.run_folder, arguments.device)
+    trained = Trained.open(arguments.run_name, arguments.device)
     name = arguments.data or trained.settings.data
     score = trained.score(trained.open_images(name, arguments.split, arguments.data_dir))
     print(
-        f"{trained.settings.model} from {arguments.run_folder} on {name} {arguments.split}: error "
+        f"{trained.settings.model} from {arguments.run_name} on {name} {arguments.split}: error "
         f"{score.error:.2f} % ({score.errors:,} of {score.total:,} images), top-5 error "
         f"{score.top5_error:.2f} %, loss {score.loss:.4f}\n"
     )
@@ -51,6 +54,9 @@ def run(arguments: argparse.Namespace) -> None:
         rows.append([class_name, f"{total:,}", f"{wrong:,}", share, taken])
     print(text_table(["class", "images", "errors", "error %", "most often taken for"], rows))
     safe_name = name.replace("/", "_").replace(":", "_")
-    default = arguments.run_folder / f"confusion-{safe_name}-{arguments.split}.png"
+    run = Path(arguments.run_name)
+    # Packaged weights are no place for figures.
+    place = run if run.is_dir() else Path(arguments.run_name.replace(":", "-"))
+    default = place / f"confusion-{safe_name}-{arguments.split}.png"
     path = confusion_figure(score, trained.class_names, arguments.figure or default)
     print(f"\n{path}")

@@ -1,17 +1,19 @@
 """Classify image files with a trained network.
 
     clustercaps predict runs/m1 shoe.png 'photos/*.jpg' folder/
+    clustercaps predict m1:fashion-mnist shoe.png
 
 Images of any size are resized to what the network was trained on.
 """
 
 import argparse
-from pathlib import Path
+
+from clustercaps.cli.evaluate import RUN_HELP
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The run and the images."""
-    parser.add_argument("run_folder", type=Path, metavar="RUN", help="folder of a finished run")
+    parser.add_argument("run_name", metavar="RUN", help=RUN_HELP)
     parser.add_argument("images", nargs="+", help="image files, folders or quoted patterns")
     parser.add_argument(
         "--top", type=int, default=3, help="classes to name per image (default: %(default)s)"
@@ -32,7 +34,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     at_least("--top", arguments.top, 1)
     paths = find_images(arguments.images)
-    trained = Trained.open(arguments.run_folder, arguments.device)
+    trained = Trained.open(arguments.run_name, arguments.device)
     top = min(arguments.top, len(trained.class_names))
     rows = []
     for path, probabilities in zip(paths, trained.predict(paths), strict=True):

@@ -133,10 +133,11 @@ def create_model(name: str, *, pretrained: str | bool = False, **settings: Any) 
 def _create_pretrained(folder: Path, settings: dict[str, Any]) -> ImageClassifier:
     model = from_pretrained(folder)
     num_classes = settings.pop("num_classes", model.num_classes)
+    if "img_size" in settings:
+        settings["img_size"] = pair(settings["img_size"])
     for name, value in settings.items():
-        trained = model.settings.get(name)
-        wanted = list(pair(value)) if name == "img_size" else value
-        if wanted != (list(pair(trained)) if name == "img_size" else trained):
+        trained = model.img_size if name == "img_size" else model.settings.get(name)
+        if value != trained:
             raise ValueError(
                 f"the packaged weights are of a network with {name}={trained!r}, not {value!r}; "
                 f"leave {name} out, or build it without pretrained"

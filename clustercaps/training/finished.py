@@ -13,6 +13,7 @@ from torch import Tensor
 from clustercaps import data
 from clustercaps.data.folders import EXTENSIONS
 from clustercaps.models import ImageClassifier, from_pretrained
+from clustercaps.models.packaged import find_pretrained
 from clustercaps.training.batches import open_split
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.scoring import BATCH, Score, score
@@ -35,15 +36,16 @@ class Trained:
 
     @classmethod
     def open(cls, path: Path | str, device: str = "cpu") -> "Trained":
-        """Load a finished run.
+        """Load a finished run, or weights inside the package.
 
         Args:
-            path: The run's folder.
+            path: The run's folder, or packaged weights as "model:data".
             device: Where the network goes, as `pick_device` takes it.
         """
         place = pick_device(device)
-        settings, result = finished_run(Path(path))
-        model = from_pretrained(RunFolder(Path(path)).model)
+        folder = find_pretrained(str(path)) or Path(path)
+        settings, result = finished_run(folder)
+        model = from_pretrained(RunFolder(folder).model)
         return cls(model.to(place), settings, tuple(result["class_names"]))
 
     @property

@@ -72,8 +72,9 @@ class Case:
     def network(self) -> ImageClassifier:
         """The whole network with fresh weights, the same every time."""
         torch.manual_seed(0)
-        shape: dict[str, Any] = {"in_chans": self.in_chans, "img_size": self.size}
-        return create_model(self.model, num_classes=CLASSES, **shape, **dict(self.changes))
+        shape = {"num_classes": CLASSES, "in_chans": self.in_chans, "img_size": self.size}
+        settings: dict[str, Any] = {**shape, **dict(self.changes)}
+        return create_model(self.model, **settings)
 
 
 @dataclass(frozen=True)

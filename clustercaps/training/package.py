@@ -86,8 +86,7 @@ def check_images(name: str) -> dict[str, Tensor]:
 @torch.no_grad()
 def count_errors(trained: Trained, images: dict[str, Tensor]) -> int:
     """How many of the kept test images a network gets wrong."""
-    prepare = data.test_transform(trained.settings.data)
-    prepared = prepare(images["pixels"])
+    prepared = trained.prepare(images["pixels"])
     return int((trained.model.eval()(prepared).argmax(1) != images["labels"]).sum())
 
 

@@ -98,6 +98,14 @@ def test_night_trains_on_all_images_of_real_sets_with_the_strong_recipe(name: st
         assert strong != cell.id.startswith("m1-paper-recipe")
 
 
+@pytest.mark.parametrize("name", [n for n in EXPERIMENTS if n not in ("parameters", "imagenet")])
+def test_night_is_not_a_smaller_budget(name: str) -> None:
+    experiment = get_experiment(name)
+    assert {c.hash for c in experiment.cells("night")}.isdisjoint(
+        {c.hash for budget in ("smoke", "quick") for c in experiment.cells(budget) if c.seeded}
+    )
+
+
 def test_a_cell_can_have_seeds_of_its_own() -> None:
     experiment = get_experiment("classification")
     wanted = experiment.wanted("night")

@@ -1,7 +1,7 @@
-"""The `clustercaps` command: one module in `commands/` per word.
+"""The `clustercaps` command: one module per subcommand.
 
-A command module has a docstring (its `--help`), `add_arguments(parser)` and `run(arguments)`, and
-imports nothing heavy before it runs.
+Each module has a docstring (its `--help`), `add_arguments(parser)` and `run(arguments)`. Heavy
+imports wait until a command runs.
 """
 
 import argparse
@@ -13,35 +13,35 @@ from importlib import import_module
 from clustercaps import __version__
 
 COMMANDS = {
-    "models": "list every network, its parameters, and what the paper prints",
-    "data": "list image sets, get them, check their files, look at them",
-    "train": "train a network on an image set",
-    "evaluate": "test a trained network: error, confusion, per class",
+    "models": "list every network with its parameter count and the paper's",
+    "data": "list, download, verify and show datasets",
+    "train": "train a network on a dataset",
+    "evaluate": "test a trained network: error, confusion matrix, errors per class",
     "predict": "classify image files with a trained network",
-    "compare": "put runs side by side: table and learning curves",
-    "demo": "train M1 on images inside the package and draw what it learnt",
-    "reproduce": "make a table or figure of the paper anew",
-    "report": "put all results of reproduce on one page",
-    "kernels": "show which fast paths there are, which is used, and why not the others",
-    "bench": "time networks and layers, measure their memory, see how cost grows",
+    "compare": "compare runs: table and learning curves",
+    "demo": "train M1 on the built-in dataset and draw figures",
+    "reproduce": "reproduce a table or figure of the paper",
+    "report": "collect all results of reproduce on one page",
+    "kernels": "show which backends are available, which is used, and why",
+    "bench": "measure time, memory and scaling of networks and layers",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; bad input ends in one line on stderr and exit code 2."""
+    """Run one command; bad input prints one line to stderr and returns exit code 2."""
     arguments = build_parser().parse_args(argv)
     try:
         return arguments.run(arguments) or 0
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output (head, less) has seen enough.
+        # The reader of our output (head, less) has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, KeyError, OSError, ImportError) as error:
         if os.environ.get("CLUSTERCAPS_TRACEBACK"):
             raise
-        # A KeyError's own text is the repr of its message.
+        # str() of a KeyError is the repr of its message.
         message = error.args[0] if isinstance(error, KeyError) and error.args else error
         print(f"clustercaps: error: {message}", file=sys.stderr)
         return 2
@@ -51,9 +51,9 @@ def build_parser() -> argparse.ArgumentParser:
     """All commands and their arguments."""
     parser = argparse.ArgumentParser(
         prog="clustercaps",
-        description="Capsule networks for PyTorch: cluster routing and its relatives.",
-        epilog="`clustercaps COMMAND --help` explains a command. CLUSTERCAPS_TRACEBACK=1 shows "
-        "where an error came from.",
+        description="Capsule networks for PyTorch: cluster routing and related methods.",
+        epilog="Run `clustercaps COMMAND --help` for details. Set CLUSTERCAPS_TRACEBACK=1 to see "
+        "the traceback of an error.",
     )
     parser.add_argument("--version", action="version", version=f"clustercaps {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)

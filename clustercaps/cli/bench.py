@@ -1,7 +1,7 @@
-"""Time and memory of the networks, for every way to compute them.
+"""Measure time and memory of networks and layers with every backend.
 
     clustercaps bench                              m1, m3 and s4 on this machine
-    clustercaps bench --models m1 --official PATH  beside the authors' code, from your checkout
+    clustercaps bench --models m1 --official PATH  compare with the authors' released code
     clustercaps bench --all --compiled             every network, every backend
     clustercaps bench --models m1 --size 96 --batch 16
     clustercaps bench layers --models m3           its five layers, one by one
@@ -9,12 +9,12 @@
     clustercaps bench epoch                        the kernel's share of an epoch of training
     clustercaps bench peers                        every capsule system on the same images
     clustercaps bench learning                     what each learns in a short run, resumable
-    clustercaps bench --quick                      does it work at all? seconds, tiny sizes
+    clustercaps bench --quick                      tiny sizes, to check that it works (seconds)
 
-Every fast path is first compared with the float64 reference on the shapes that are then timed; if
-it is wrong, nothing is timed and the exit code is 2. Candidates take turns and medians are
-compared, so ratios of one run mean something even on a noisy machine. docs/benchmarks.md says what
-is measured and how it is counted.
+Every backend is first compared with the float64 reference on the shapes to be timed; if it is
+wrong, nothing is timed and the exit code is 2. Candidates are interleaved and medians compared, so
+ratios within one run are meaningful even on a noisy machine. docs/benchmarks.md explains what is
+measured and how it is counted.
 """
 
 import argparse
@@ -22,15 +22,15 @@ from pathlib import Path
 
 WORDS = {
     "models": "whole networks",
-    "layers": "their layers, one by one",
+    "layers": "single layers",
     "scaling": "how time grows with K, D, C, image and batch",
     "epoch": "the kernel's share of an epoch of training",
     "peers": "every capsule system on the same images",
-    "learning": "a short run of every system on real images",
+    "learning": "a short training run of every system on real images",
 }
-# About networks of all papers, whose names they take.
+# These cover the networks of all papers, so --models accepts any registered name.
 ABOUT_ALL = ("peers", "learning")
-# What a word has no use for: giving it is an error, since it would change nothing.
+# Flags that a benchmark does not support: passing one is an error, since it would have no effect.
 UNUSED = {
     "models": (),
     "layers": ("official",),
@@ -43,7 +43,7 @@ OUT = {"peers": "peers-bench.csv", "learning": "peers-fashion-mnist-mini.csv"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to time, on what, for how long, and where it goes."""
+    """Add what to time, on which input, for how long, and where to write it."""
     parser.add_argument(
         "word",
         nargs="?",
@@ -53,26 +53,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + " (default: %(default)s)",
     )
     parser.add_argument(
-        "--models", metavar="M1,S4", help="networks (default: m1,m3,s4; for scaling: m1)"
+        "--models", metavar="M1,S4", help="networks to measure (default: m1,m3,s4; scaling: m1)"
     )
     parser.add_argument("--all", action="store_true", help="m1 to m4 and s1 to s4")
-    parser.add_argument("--batch", type=int, help="images at once (default: 64)")
+    parser.add_argument("--batch", type=int, help="batch size (default: 64)")
     parser.add_argument("--size", type=int, help="height and width of the images (default: 32)")
     parser.add_argument(
-        "--in-chans", type=int, metavar="N", help="colours (default: 1 for m1, 3 otherwise)"
+        "--in-chans", type=int, metavar="N", help="colour channels (default: 1 for m1, else 3)"
     )
     parser.add_argument(
-        "--compiled", action="store_true", help="also time torch.compile of the routing"
+        "--compiled", action="store_true", help="also time the routing with torch.compile"
     )
     parser.add_argument(
-        "--official", type=Path, metavar="PATH", help="checkout of the authors' code, M-variants"
+        "--official",
+        type=Path,
+        metavar="PATH",
+        help="also time the authors' released code from this checkout (M-variants only)",
     )
-    parser.add_argument("--rounds", type=int, help="turns of each candidate (default: 7)")
-    parser.add_argument("--seconds", type=float, help="of a turn, at least (default: 0.3)")
-    parser.add_argument("--threads", type=int, help="for torch (default: as torch chooses)")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to see that it works")
+    parser.add_argument("--rounds", type=int, help="rounds per candidate (default: 7)")
+    parser.add_argument("--seconds", type=float, help="minimum time per round (default: 0.3)")
+    parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to check that it works")
     parser.add_argument(
-        "--out", type=Path, help="CSV; the figure goes beside it (default: in results/)"
+        "--out", type=Path, help="CSV to write, with the figure next to it (default: in results/)"
     )
 
 
@@ -119,23 +122,23 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def refuse_unused(arguments: argparse.Namespace) -> None:
-    """Say so when a flag would change nothing."""
+    """Raise an error for flags that would have no effect."""
     for name in UNUSED[arguments.word]:
         if getattr(arguments, name) not in (None, False):
             words = [word for word in WORDS if name not in UNUSED[word]]
             raise ValueError(
-                f"bench {arguments.word} has no use for --{name.replace('_', '-')}; "
-                f"leave it out, or run bench {' or '.join(words)}"
+                f"--{name.replace('_', '-')} is not supported by bench {arguments.word}; "
+                f"remove it, or run bench {' or '.join(words)}"
             )
 
 
 def chosen_models(arguments: argparse.Namespace, every: tuple[str, ...]) -> tuple[str, ...]:
-    """The networks that the flags name, or those of the word."""
+    """Networks selected by the flags, or the benchmark's default."""
     if arguments.models is not None and arguments.all:
-        raise ValueError("--all takes every network, --models some; give one of them")
+        raise ValueError("--all and --models exclude each other; pass only one")
     if arguments.word == "scaling":
         if arguments.all or "," in (arguments.models or ""):
-            raise ValueError("scaling is about one network, such as --models m1")
+            raise ValueError("bench scaling takes one network, for example --models m1")
         return (arguments.models or "m1",)
     if arguments.all:
         return every

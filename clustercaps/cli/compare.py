@@ -1,4 +1,4 @@
-"""Put runs side by side: a table, and their learning curves in one figure.
+"""Compare runs: a table, and their learning curves in one figure.
 
 clustercaps compare runs/m1 runs/s1 --figure compare.png
 """
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The runs and the figure."""
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs")
+    """Add the runs and the figure."""
+    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run folders")
     parser.add_argument(
-        "--figure", type=Path, default=Path("compare.png"), help="(default: %(default)s)"
+        "--figure", type=Path, default=Path("compare.png"), help="file (default: %(default)s)"
     )
 
 
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> None:
         folder = RunFolder(path)
         settings, metrics = folder.settings, folder.metrics()
         if settings is None:
-            raise ValueError(f"{path} holds no run")
+            raise ValueError(f"{path} contains no run")
         result = folder.result
         tested = [line["test_error"] for line in metrics if "test_error" in line]
         rows.append(
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> None:
         "parameters",
         "seconds",
         "error %",
-        "on",
+        "split",
     ]
     print(text_table(header, rows))
     print(f"\n{learning_curves(curves, arguments.figure)}")

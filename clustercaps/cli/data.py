@@ -1,9 +1,9 @@
-"""Image sets: list them, get one, check the files of one, or look at one.
+"""List, download, verify and show datasets.
 
 clustercaps data list
 clustercaps data get cifar10
 clustercaps data check smallnorb --data-dir ~/norb
-clustercaps data show rendered-norb --out toys.png
+clustercaps data show rendered-norb --out objects.png
 """
 
 import argparse
@@ -11,13 +11,13 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """`list`, or `get`, `check` and `show` with a name."""
+    """Add `list`, and `get`, `check` and `show` with a dataset name."""
     actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-    actions.add_parser("list", help="every set, its size, and whether it is here")
+    actions.add_parser("list", help="list every dataset with its size and whether it is available")
     for action, summary in {
-        "get": "fetch a set into the cache, from wherever it can be had, or render it",
-        "check": "verify the files of a set without fetching anything",
-        "show": "draw some images of every class into a PNG file",
+        "get": "download a dataset into the cache, from any available source, or render it",
+        "check": "verify the files of a dataset without downloading anything",
+        "show": "draw some images of every class to a PNG file",
     }.items():
         sub = actions.add_parser(action, help=summary)
         sub.add_argument("name", help="a name from `clustercaps data list`, or folder:PATH")
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do it and print what there is."""
+    """Run the action and print its result."""
     from clustercaps.data import inspection
 
     if arguments.action == "list":

@@ -1,6 +1,6 @@
-"""Train M1 on the Fashion-MNIST images inside the package, and draw what it learnt.
+"""Train M1 on the built-in Fashion-MNIST images and draw figures.
 
-The run goes to demo/; called again, it continues, or shows the finished run.
+The run is written to demo/. Run again, the command resumes it, or shows the finished run.
 """
 
 import argparse
@@ -8,11 +8,13 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where it goes, and how long it takes."""
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="(default: %(default)s)")
-    parser.add_argument("--epochs", type=int, help="default: as the fast recipe says")
+    """Add where to write the run and how long to train."""
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo"), help="run folder (default: %(default)s)"
+    )
+    parser.add_argument("--epochs", type=int, help="epochs (default: from the fast recipe)")
     parser.add_argument("--limit", type=int, default=0, help="train on this many images only")
-    parser.add_argument("--fresh", action="store_true", help="start anew")
+    parser.add_argument("--fresh", action="store_true", help="start over")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -1,10 +1,10 @@
-"""Test a trained network on an image set.
+"""Test a trained network on a dataset.
 
     clustercaps evaluate runs/m1
     clustercaps evaluate m1:fashion-mnist
     clustercaps evaluate runs/m1 --data fashion-mnist --device cpu
 
-Prints error, top-5 error and a table by class, and draws the confusion matrix.
+Prints error, top-5 error and a table of errors per class, and draws the confusion matrix.
 """
 
 import argparse
@@ -14,12 +14,12 @@ RUN_HELP = "folder of a finished run, or packaged weights such as m1:fashion-mni
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The run, and what to test it on."""
+    """Add the run and what to test it on."""
     parser.add_argument("run_name", metavar="RUN", help=RUN_HELP)
-    parser.add_argument("--data", help="image set (default: the run's own)")
+    parser.add_argument("--data", help="dataset (default: the one the run was trained on)")
     parser.add_argument("--split", choices=["test", "train"], default="test")
-    parser.add_argument("--data-dir", help="folder with the official files of the data")
-    parser.add_argument("--figure", type=Path, help="where to draw the confusion matrix")
+    parser.add_argument("--data-dir", help="folder with the official files of the dataset")
+    parser.add_argument("--figure", type=Path, help="confusion matrix file (default: in RUN)")
     parser.add_argument(
         "--device",
         default="auto",
@@ -52,10 +52,10 @@ def run(arguments: argparse.Namespace) -> None:
         wrong, total = int(others.sum()), int(row.sum())
         share = f"{100 * wrong / total:.2f}" if total else "-"
         rows.append([class_name, f"{total:,}", f"{wrong:,}", share, taken])
-    print(text_table(["class", "images", "errors", "error %", "most often taken for"], rows))
+    print(text_table(["class", "images", "errors", "error %", "most often confused with"], rows))
     safe_name = name.replace("/", "_").replace(":", "_")
     run = Path(arguments.run_name)
-    # Packaged weights are no place for figures.
+    # Figures do not go next to packaged weights.
     place = run if run.is_dir() else Path(arguments.run_name.replace(":", "-"))
     default = place / f"confusion-{safe_name}-{arguments.split}.png"
     path = confusion_figure(score, trained.class_names, arguments.figure or default)

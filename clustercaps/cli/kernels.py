@@ -1,16 +1,16 @@
-"""Show how capsule layers are computed here: what is available, what is used, why not the others.
+"""Show which backends for capsule layers are available, which one is used, and why.
 
     clustercaps kernels
 
-Builds the CPU kernel if it is not there yet. CLUSTERCAPS_BACKEND=reference forces a path, and so
-does the argument `backend` of a layer.
+Builds the CPU kernel if necessary. To force a backend, set CLUSTERCAPS_BACKEND=reference or pass
+`backend` to a layer.
 """
 
 import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """No arguments."""
+    """Add no arguments."""
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -1,13 +1,13 @@
-"""List every registered network with its parameters.
+"""List every registered network with its parameter count.
 
-The paper's printed count stands in brackets; a mark says that it does not fit the network.
+The count printed in the paper follows in brackets; a mark means that it does not match the network.
 """
 
 import argparse
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """No arguments."""
+    """Add no arguments."""
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -20,29 +20,29 @@ def run(arguments: argparse.Namespace) -> None:
         [name, *(str(count) for count in row.values()), get_preset(name).summary]
         for name, row in counts.classifier_table().items()
     ]
-    print("Classifiers: parameters on each data set (in brackets: as the paper prints them)\n")
-    print(text_table(["model", *counts.TASKS, "what it is"], rows))
+    print("Classifiers: parameters on each dataset (in brackets: as printed in the paper)\n")
+    print(text_table(["model", *counts.TASKS, "description"], rows))
     others = [
         [name, str(count), images(name), get_preset(name).summary]
         for name, count in counts.other_networks().items()
     ]
     print("\nOther networks, with their default settings\n")
-    print(text_table(["model", "parameters", "images", "what it is"], others))
+    print(text_table(["model", "parameters", "images", "description"], others))
     peers = [
         [name, str(count), images(name), get_preset(name).summary + marked(name)]
         for name, count in counts.peer_networks().items()
     ]
-    print("\nNetworks of other papers, with their default settings\n")
-    print(text_table(["model", "parameters", "images", "what it is"], peers))
+    print("\nNetworks from other papers, with their default settings\n")
+    print(text_table(["model", "parameters", "images", "description"], peers))
     print()
     for mark, note in counts.NOTES.items():
         print(f"{mark} {note}")
-    print("  The paper calls affine_capsules C4K4D32; only C4 K8 D4 gives the counts it prints.")
-    print("  [reconstruction]: our reading of a system that its paper or code leaves partly open.")
+    print("  The paper calls affine_capsules C4K4D32; only C4 K8 D4 has the counts it prints.")
+    print("  [reconstruction]: the paper or its code leaves parts open, which we filled in.")
 
 
 def images(name: str) -> str:
-    """The size of the images that a network was made for."""
+    """The image size that a network was designed for."""
     from clustercaps.models import get_preset
     from clustercaps.utils.sizes import show_size
 
@@ -50,7 +50,7 @@ def images(name: str) -> str:
 
 
 def marked(name: str) -> str:
-    """A mark for networks that are our reading of a paper."""
+    """A mark for networks that are reconstructions."""
     from clustercaps.models import get_preset
 
     return " [reconstruction]" if get_preset(name).reconstruction else ""

@@ -3,7 +3,7 @@
     clustercaps predict runs/m1 shoe.png 'photos/*.jpg' folder/
     clustercaps predict m1:fashion-mnist shoe.png
 
-Images of any size are resized to what the network was trained on.
+Images of any size are resized to the input size of the network.
 """
 
 import argparse
@@ -12,11 +12,11 @@ from clustercaps.cli.evaluate import RUN_HELP
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The run and the images."""
+    """Add the run and the images."""
     parser.add_argument("run_name", metavar="RUN", help=RUN_HELP)
-    parser.add_argument("images", nargs="+", help="image files, folders or quoted patterns")
+    parser.add_argument("images", nargs="+", help="image files, folders or quoted glob patterns")
     parser.add_argument(
-        "--top", type=int, default=3, help="classes to name per image (default: %(default)s)"
+        "--top", type=int, default=3, help="classes to print per image (default: %(default)s)"
     )
     parser.add_argument(
         "--device",
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Print the likeliest classes of each image."""
+    """Print the most likely classes of each image."""
     from clustercaps.training.finished import Trained, find_images
     from clustercaps.utils.errors import at_least
     from clustercaps.utils.tables import text_table

@@ -1,4 +1,4 @@
-"""Put all results of `clustercaps reproduce` on one page: tables, figures, differences.
+"""Collect all results of `clustercaps reproduce` on one page: tables, figures, findings.
 
 clustercaps report
 """
@@ -8,15 +8,18 @@ from pathlib import Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where the results are and where the page goes."""
+    """Add where the results are and where to write the page."""
     parser.add_argument(
-        "--results", type=Path, default=Path("results"), help="folder (default: %(default)s)"
+        "--results",
+        type=Path,
+        default=Path("results"),
+        help="results folder (default: %(default)s)",
     )
     parser.add_argument(
         "--page",
         type=Path,
         default=Path("docs") / "reproduction.md",
-        help="the page to write (default: %(default)s)",
+        help="page to write (default: %(default)s)",
     )
 
 
@@ -26,7 +29,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     if not arguments.results.is_dir():
         raise ValueError(
-            f"{arguments.results} is not a folder; `clustercaps reproduce` makes it, or give "
+            f"{arguments.results} is not a folder; run `clustercaps reproduce` first, or pass "
             "--results"
         )
     write(arguments.results, arguments.page)

@@ -1,12 +1,12 @@
-r"""Make a table or figure of the paper anew.
+r"""Reproduce a table or figure of the paper.
 
-    clustercaps reproduce ablation                     in some minutes, on two cores
+    clustercaps reproduce ablation                     a few minutes on two cores
     clustercaps reproduce classification --budget full --cell 'm1/*' --seeds 0
     clustercaps reproduce --list classification --budget full | xargs -d '\n' -P 4 -n 1 sh -c
     clustercaps report                                 all results on one page
 
-Writes NAME-BUDGET.csv, .md, .png and .pdf into results/. What is there already is not measured
-again, and what was interrupted goes on. Results of other settings are refused, never mixed in.
+Writes NAME-BUDGET.csv, .md, .png and .pdf to results/. Finished cells are not measured again, and
+interrupted ones resume. Results from different settings are rejected, never mixed.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from clustercaps.experiments import BUDGETS, EXPERIMENTS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What to measure, how thoroughly, and where it goes."""
+    """Add what to measure, with which budget, and where to write it."""
     parser.add_argument(
         "name",
         nargs="?",
@@ -30,40 +30,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + " (default: %(default)s)",
     )
     parser.add_argument(
-        "--seeds", type=seed_numbers, metavar="0,1,2", help="default: as the budget says"
+        "--seeds", type=seed_numbers, metavar="0,1,2", help="seeds (default: from the budget)"
     )
     parser.add_argument(
         "--cell",
         action="append",
         default=[],
         metavar="ID",
-        help="only these cells, such as m1/cifar10 or 'm1/*'; may be repeated",
+        help="run only these cells, for example m1/cifar10 or 'm1/*'; can be repeated",
     )
     parser.add_argument(
         "--list",
         action="store_true",
-        help="print one resumable command per cell and seed, for xargs or an array of jobs; "
-        "without NAME for every experiment",
+        help="print one resumable command per cell and seed, for xargs or a job array; "
+        "without NAME, for every experiment",
     )
     parser.add_argument(
         "--out",
         type=Path,
         default=Path("results"),
-        help="folder of the results; runs go to its sub-folder runs (default: %(default)s)",
+        help="results folder; runs go to its subfolder runs (default: %(default)s)",
     )
-    parser.add_argument("--data-dir", help="folder with the official files of the data")
+    parser.add_argument("--data-dir", help="folder with the official files of the dataset")
     parser.add_argument(
-        "--workers", type=int, default=2, help="processes that read streamed images"
+        "--workers", type=int, default=2, help="data loading processes for streamed images"
     )
     parser.add_argument(
-        "--fresh", action="store_true", help="measure anew what is stored or was begun"
+        "--fresh", action="store_true", help="discard stored results and runs, and start over"
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure, or list what there is to measure."""
+    """Measure, or list the commands that would."""
     if arguments.name is None and not arguments.list:
-        raise ValueError(f"give an experiment: {', '.join(EXPERIMENTS)}; or --list")
+        raise ValueError(f"name an experiment ({', '.join(EXPERIMENTS)}), or pass --list")
     from clustercaps.experiments.harness.runner import Request, commands, reproduce
     from clustercaps.training.signals import Stopped
 
@@ -86,16 +86,16 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         return reproduce(request(arguments.name))
     except Stopped as stopped:
-        print(f"clustercaps: {stopped}; or give the same command again")
+        print(f"clustercaps: {stopped}; or run the same command again")
         return stopped.exit_code
 
 
 def seed_numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers from 0, separated by commas."""
+    """Non-negative integers separated by commas."""
     try:
         seeds = tuple(int(part) for part in text.split(","))
     except ValueError:
         seeds = ()
     if not seeds or min(seeds) < 0:
-        raise argparse.ArgumentTypeError(f"expected numbers such as 0,1,2, got {text!r}")
+        raise argparse.ArgumentTypeError(f"expected integers such as 0,1,2, got {text!r}")
     return tuple(dict.fromkeys(seeds))

@@ -1,4 +1,4 @@
-"""Train a network on an image set.
+"""Train a network on a dataset.
 
     clustercaps train m1 --data fashion-mnist --recipe fast --epochs 30 --out runs/m1
     clustercaps train s4 --data cifar10 --recipe paper --seeds 0,1,2 --out runs/s4
@@ -6,7 +6,8 @@
     clustercaps train --resume --out runs/m1
     torchrun --nproc-per-node 2 -m clustercaps train m1 --data fashion-mnist
 
-The reported error is that of the last epoch, never of the best. Ctrl-C saves and says how to go on.
+The reported error is that of the last epoch, never of the best. Ctrl-C writes a checkpoint and
+prints the command to resume.
 """
 
 import argparse
@@ -25,12 +26,12 @@ from clustercaps.training.settings import (
     resolve,
 )
 
-# Given in other ways than by a flag of their own.
+# Settings without a flag of their own.
 SPECIAL = ("model", "data", "recipe", "model_settings")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A flag for every setting, and where the run goes."""
+    """Add a flag for every setting, and where to write the run."""
     parser.add_argument("model", nargs="?", help="a name from `clustercaps models`")
     parser.add_argument(
         "--data",
@@ -40,41 +41,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--recipe",
         choices=list(RECIPE_NAMES),
-        help="paper: as the network's own paper; fast: few epochs; strong: lowest error (default: "
-        "fast for cluster routing, paper for the others)",
+        help="paper: as in the network's paper; fast: few epochs; strong: lowest error (default: "
+        "fast for cluster routing, paper for others)",
     )
-    parser.add_argument("--out", type=Path, help="the run's folder (default: runs/MODEL-DATA-...)")
-    parser.add_argument("--seeds", type=numbers, metavar="0,1,2", help="one run for each seed")
-    parser.add_argument("--resume", action="store_true", help="continue the run in --out")
+    parser.add_argument("--out", type=Path, help="run folder (default: runs/MODEL-DATA-...)")
+    parser.add_argument("--seeds", type=numbers, metavar="0,1,2", help="one run per seed")
+    parser.add_argument("--resume", action="store_true", help="resume the run in --out")
     parser.add_argument("--overwrite", action="store_true", help="delete the run in --out first")
-    parser.add_argument("--data-dir", help="folder with the official files of the data")
+    parser.add_argument("--data-dir", help="folder with the official files of the dataset")
     parser.add_argument(
         "--save-every",
         type=float,
         default=120.0,
         metavar="SECONDS",
-        help="between checkpoints within an epoch (default: %(default)s)",
+        help="time between checkpoints within an epoch (default: %(default)s)",
     )
     parser.add_argument(
-        "--track", choices=["tensorboard", "wandb"], help="log there too, if it is installed"
+        "--track", choices=["tensorboard", "wandb"], help="also log to this tracker"
     )
     parser.add_argument(
         "--figures",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="draw learning curve, confusion matrix and routing weights at the end",
+        help="draw learning curve, confusion matrix and routing weights after training",
     )
     parser.add_argument(
-        "--workers", type=int, default=2, help="processes that read streamed images"
+        "--workers", type=int, default=2, help="data loading processes for streamed images"
     )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an argument of the network, such as votes=8",
+        help="argument of the network, for example votes=8; can be repeated",
     )
-    settings = parser.add_argument_group("settings, which change what the recipe says")
+    settings = parser.add_argument_group("settings, which override the recipe")
     hints = typing.get_type_hints(TrainSettings)
     for each in dataclasses.fields(TrainSettings):
         if each.name in SPECIAL:
@@ -127,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def chosen_settings(arguments: argparse.Namespace) -> TrainSettings:
-    """The recipe with what the flags change; those of the run itself when only resuming."""
+    """The recipe with the flags applied, or the stored settings when only resuming."""
     given = {
         each.name: getattr(arguments, each.name)
         for each in dataclasses.fields(TrainSettings)
@@ -138,7 +139,7 @@ def chosen_settings(arguments: argparse.Namespace) -> TrainSettings:
     pairs = [text.partition("=") for text in arguments.set]
     for name, equals, _ in pairs:
         if not equals:
-            raise ValueError(f"--set takes NAME=VALUE, got {name!r}")
+            raise ValueError(f"--set expects NAME=VALUE, got {name!r}")
     network = {name: plain(value) for name, _, value in pairs}
     return resolve(
         arguments.model, arguments.data, arguments.recipe, model_settings=network, **given
@@ -148,26 +149,26 @@ def chosen_settings(arguments: argparse.Namespace) -> TrainSettings:
 def stored_settings(arguments: argparse.Namespace, given: dict[str, Any]) -> TrainSettings:
     """The settings of the run in --out, for `train --resume --out RUN`."""
     if not arguments.resume or arguments.out is None:
-        raise ValueError("give a model, such as: clustercaps train m1 (or --resume --out RUN)")
+        raise ValueError("name a model, for example `clustercaps train m1`, or --resume --out RUN")
     from clustercaps.training.run_folder import RunFolder
 
     stored = RunFolder(arguments.out).settings
     if stored is None:
-        raise ValueError(f"{arguments.out} holds no run to resume")
+        raise ValueError(f"{arguments.out} contains no run to resume")
     return dataclasses.replace(stored, **given)
 
 
 def check_tracker(name: str | None) -> None:
-    """Refuse a tracker that is not installed, before any work starts."""
+    """Raise an error for a tracker that is not installed, before any work starts."""
     if name is not None:
         from importlib.util import find_spec
 
         if find_spec(name) is None:
-            raise ImportError(f"--track {name} needs that package: pip install {name}")
+            raise ImportError(f"--track {name} requires {name}: pip install {name}")
 
 
 def plain(text: str) -> Any:
-    """A value as JSON reads it, or else as text."""
+    """A value parsed as JSON, or the text itself."""
     try:
         return json.loads(text)
     except ValueError:
@@ -175,14 +176,14 @@ def plain(text: str) -> Any:
 
 
 def numbers(text: str) -> list[int]:
-    """Whole numbers separated by commas."""
+    """Integers separated by commas."""
     return [int(part) for part in text.split(",")]
 
 
 def report(
     out: Path, result: dict[str, Any], figures: bool = True, data_dir: str | None = None
 ) -> None:
-    """Print a finished run's result and draw its figures, in the first of the processes."""
+    """Print the result of a finished run and draw its figures, in the main process only."""
     from accelerate import PartialState
 
     from clustercaps.training.figures import draw_run

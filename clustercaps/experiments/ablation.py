@@ -1,4 +1,4 @@
-"""Routing weights that depend on the image ("cluster") against constant ones ("uniform").
+"""Data-dependent routing weights ("cluster") against constant ones ("uniform").
 
 `full` is the paper's table: M1-M4 on CIFAR-10, 300 epochs, three seeds.
 
@@ -6,8 +6,8 @@
 the six runs on one thread.
 
 `quick` trains M1 and M2 on `fashion-mnist-mini`, 6 epochs of the fast recipe, three seeds.
-Estimate: 157 steps an epoch at 65 ms (M1) and 105 ms (M2), the same for both routings, so 12 runs
-of 61 to 99 s: 16 minutes on two cores.
+Estimate: 157 steps per epoch at 65 ms (M1) and 105 ms (M2) for either routing, so 12 runs of 61 to
+99 s: 16 minutes on two cores.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ ROUTINGS = {"cluster": "data-dependent", "uniform": "constant"}
 
 
 def cells(budget: str) -> list[Cell]:
-    """Networks with both routings, on the same images for equally long."""
+    """Networks with both routings, on the same images for the same number of steps."""
     if budget == "full":
         return [
             training(f"{m}/{r}", m, "cifar10", "paper", model_settings={"routing": r})
@@ -60,7 +60,7 @@ def cells(budget: str) -> list[Cell]:
 
 
 def table(rows: Sequence[Row], _: str) -> str:
-    """A row for each network: ours with both routings, and the paper's."""
+    """One row per network: our errors with both routings, and the paper's."""
     errors = spreads(rows)
     lines = []
     for model, printed in paper()["ablation"].items():
@@ -74,7 +74,7 @@ def table(rows: Sequence[Row], _: str) -> str:
 
 
 def figure(rows: Sequence[Row], budget: str) -> "Figure":
-    """Both routings beside each other for every network."""
+    """Both routings side by side for every network."""
     errors = spreads(rows)
     models = list(dict.fromkeys(id.split("/")[0] for id in errors))
     panel = {
@@ -91,15 +91,16 @@ def figure(rows: Sequence[Row], budget: str) -> "Figure":
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:
-    """Whether data-dependent routing errs less, network by network."""
+    """Whether data-dependent routing has lower error, network by network."""
     errors = spreads(rows)
     pairs = {
         model.upper(): tuple(errors[f"{model}/{routing}"] for routing in ROUTINGS)
         for model in paper()["ablation"]
         if all(f"{model}/{routing}" in errors for routing in ROUTINGS)
     }
-    evidence = [f"{model} {ours} against {constant} %" for model, (ours, constant) in pairs.items()]
-    claim = "data-dependent routing weights err far less than constant ones."
+    evidence = [f"{model} {ours} vs. {constant} %" for model, (ours, constant) in pairs.items()]
+    claim = "networks with data-dependent routing weights have far lower error than with constant "
+    claim += "ones."
     return judge(claim, [below(*pair) for pair in pairs.values()], evidence)
 
 
@@ -110,8 +111,9 @@ EXPERIMENT = Experiment(
     figure=figure,
     finding=finding,
     notes="""\
-With constant weights a layer is an ordinary convolution, so the network is linear but for its layer
-norm: that is what the paper's ablation removes. Both routings have the same parameters, images,
-order and number of steps. The quick budget is on clothes, where a nearly linear network does far
-better than on the photographs of CIFAR-10, so expect a smaller gap than the paper's.""",
+With constant weights a layer is an ordinary convolution, so the network is linear except for its
+layer norm: this is what the paper's ablation removes. Both routings use the same parameters,
+images, image order and number of steps. The quick budget uses Fashion-MNIST, where a nearly linear
+network does far better than on the photographs of CIFAR-10, so expect a smaller gap than in the
+paper.""",
 )

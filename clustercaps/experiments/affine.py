@@ -1,19 +1,20 @@
-"""Images drawn from transformed channels: is the drawn image transformed in the same way?
+"""Images reconstructed from transformed channels: is the image transformed in the same way?
 
-Networks learn to classify and to draw MNIST. The channels of the last layer (of the primary
+Networks learn to classify and to reconstruct MNIST. The channels of the last layer (of the primary
 capsules for dynamic routing, as in the paper) are rotated, flipped, shifted or scaled, decoded, and
-compared with the image that was transformed in the same way. Images are 28x28, and networks have
-their published sizes.
+compared with the image transformed in the same way. Images are 28x28, and networks have their
+published sizes.
 
-`full` trains the capsule network and the CNN for 300 epochs by the paper's recipe and the network
-of dynamic routing by its authors' recipe, three seeds, and draws all 10,000 test images.
+`full` trains the capsule network and the CNN for 300 epochs with the paper's recipe and the network
+of dynamic routing with its own, three seeds, and reconstructs all 10,000 test images.
 
 `night` trains on all of MNIST, the capsule network and the CNN for 20 epochs of the strong recipe,
-dynamic routing for 5 of its authors', one seed: 25, 40 and 80 minutes on two cores.
+dynamic routing for 5 epochs of its own recipe, one seed: 25, 40 and 80 minutes on two cores.
 
-`quick` trains on 10,000 images for 6 epochs with Adam, one seed, and draws 1,000 test images.
-Estimate, 942 steps of 64 images: 80 ms for the capsule network, 130 ms for the CNN, 1 s for dynamic
-routing, so 75, 125 and 940 s; 20 minutes on two cores, with testing and drawing.
+`quick` trains on 10,000 images for 6 epochs with Adam, one seed, and reconstructs 1,000 test
+images. Estimate, 942 steps of 64 images: 80 ms for the capsule network, 130 ms for the CNN, 1 s for
+dynamic routing, so 75, 125 and 940 s; 20 minutes on two cores, including testing and
+reconstruction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,32 +43,33 @@ from clustercaps.utils.sizes import ImageBatch
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Networks and what the paper's table calls them.
+# Networks and their names in the paper's table.
 MODELS = {
     "affine_capsules": "Proposed",
     "affine_cnn": "Baseline CNN",
     "capsnet": "Dynamic routing",
 }
-# What the figure calls them.
+# Their names in the figure.
 SHORT = {"affine_capsules": "cluster routing", "affine_cnn": "CNN", "capsnet": "dynamic routing"}
 # One step in the channels is two pixels of the image, in all three networks.
 STRIDE = 2.0
 EXAMPLES = 2
-# Without layer norm, the capsules had not begun to learn after 47 steps of the fast recipe, nor of
-# plain SGD at 0.1. Chosen in a few such short runs of the capsules; the CNN was not tuned.
+# Without layer norm, the capsule network had not started to learn after 47 steps of the fast recipe
+# or of plain SGD at 0.1. Chosen in a few such short runs of the capsule network; the CNN was not
+# tuned.
 ADAM = {"optimizer": "adam", "lr": 3e-3, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0}
 BATCH = 250
-# Ends of the names of columns.
+# Suffixes of column names.
 SAME, DOUBLED, STILL = "", ", doubled", ", channels untouched"
 
 
 def cells(budget: str) -> list[Cell]:
-    """A cell for each network."""
+    """One cell per network."""
     return [cell(model, budget) for model in MODELS]
 
 
 def cell(model: str, budget: str) -> Cell:
-    """Train a network and draw from its transformed channels."""
+    """Train a network and reconstruct images from its transformed channels."""
     if budget == "full":
         return measured_training(model, model, "mnist", "paper", look, {"images": 10_000})
     if budget == "night":
@@ -93,14 +95,14 @@ def cell(model: str, budget: str) -> Cell:
 
 
 def look(view: View, _: Mapping[str, Any], __: torch.Generator) -> Row:
-    """Squared errors of all transformations, and some of the drawn images."""
+    """Squared errors of all transformations, and some of the reconstructed images."""
     sums: dict[str, float] = {}
     count = view.pixels.numel()
 
     def add(column: str, drawn: Tensor, wanted: Tensor) -> None:
         sums[column] = sums.get(column, 0.0) + float((drawn - wanted).square().sum()) / count
 
-    for part in with_bar(range(0, len(view.images), BATCH), "drawing"):
+    for part in with_bar(range(0, len(view.images), BATCH), "reconstructing"):
         batch = slice(part, part + BATCH)
         pixels, labels = view.pixels[batch], view.labels[batch]
         maps = read_maps(view.model, view.images[batch])
@@ -116,7 +118,7 @@ def look(view: View, _: Mapping[str, Any], __: torch.Generator) -> Row:
 
 
 def averages(sums: Mapping[str, float]) -> Row:
-    """Means over the transformations: both units of shifts, and of untouched channels."""
+    """Means over the transformations: both units of shifts, and untransformed channels."""
 
     def mean(end: str) -> float:
         values = [sums.get(f"mse {name}{end}", sums[f"mse {name}"]) for name in names()]
@@ -126,7 +128,7 @@ def averages(sums: Mapping[str, float]) -> Row:
 
 
 def examples(view: View) -> Row:
-    """The first images, transformed and as drawn: the original, then every transformation."""
+    """The first images, transformed and reconstructed: the original, then every transformation."""
     pixels, labels = view.pixels[:EXAMPLES], view.labels[:EXAMPLES]
     maps = read_maps(view.model, view.images[:EXAMPLES])
     wanted = [pixels, *(transform(pixels, name, STRIDE) for name in names())]
@@ -141,11 +143,11 @@ def examples(view: View) -> Row:
 def read_maps(
     model: ImageClassifier, images: ImageBatch
 ) -> Float[Tensor, "batch chans map_height map_width"]:
-    """The channels that are transformed.
+    """The channels to be transformed.
 
     Args:
         model: One of the three networks.
-        images: Images ready for it.
+        images: Preprocessed images.
     """
     if not isinstance(model, CapsNet):
         features: Tensor = model.forward_features(images)
@@ -167,7 +169,7 @@ def draw(
     Args:
         model: One of the three networks.
         maps: Channels, transformed or not.
-        labels: Classes whose capsules are decoded, where a class has one.
+        labels: Classes whose capsules are decoded, if the network has class capsules.
     """
     if isinstance(model, CapsNet):
         places = maps.unflatten(1, (model.primary.types, model.primary.dim))
@@ -175,12 +177,12 @@ def draw(
         routed = model.routing(model.votes(capsules)).capsules
         return model.reconstruct(routed, labels)
     assert isinstance(model, DrawingClassifier)
-    # The decoder reads all channels as one axis.
+    # The decoder takes all channels as one axis.
     return model.reconstruct(maps)
 
 
 def table(rows: Sequence[Row], _: str) -> str:
-    """A row for each transformation: ours, and the paper's, of each network."""
+    """One row per transformation: our errors and the paper's for each network."""
     printed = paper()["affine"]
     present = [model for model in MODELS if model in first_rows(rows)]
 
@@ -196,20 +198,20 @@ def table(rows: Sequence[Row], _: str) -> str:
     for place, name in enumerate(names()):
         lines.append([name, *ours(f"mse {name}"), *theirs(place)])
         if is_shift(name):
-            lines.append([f"{name}, image by twice that", *ours(f"mse {name}{DOUBLED}"), *nothing])
+            lines.append([f"{name}, image shift doubled", *ours(f"mse {name}{DOUBLED}"), *nothing])
     average = [f"{printed['average'][MODELS[model]]:.4f}" for model in present]
     lines.append(["average", *ours("mse average"), *average])
-    lines.append(["average, shifts by twice that", *ours(f"mse average{DOUBLED}"), *nothing])
+    lines.append(["average, image shifts doubled", *ours(f"mse average{DOUBLED}"), *nothing])
     untouched = ours(f"mse average{STILL}")
-    lines.append(["average, channels left as they are (control)", *untouched, *nothing])
+    lines.append(["average, channels not transformed (control)", *untouched, *nothing])
     errors = spreads(rows)
-    lines.append(["classification error (of 100)", *(str(errors[m]) for m in present), *nothing])
+    lines.append(["classification error (in 100)", *(str(errors[m]) for m in present), *nothing])
     header = [*present, *(f"paper, {MODELS[model]}" for model in present)]
     return markdown_table(["mean squared error", *header], lines)
 
 
 def figure(rows: Sequence[Row], _: str) -> "Figure":
-    """The original and 18 transformations in columns; the wanted image and networks in rows."""
+    """The original and 18 transformations in columns; the target and networks in rows."""
     found = first_rows(rows)
     present = [model for model in MODELS if model in found]
     wanted = unpack(found[present[0]]["wanted"])
@@ -220,7 +222,7 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     side = wanted.shape[-1]
     for number, ax in enumerate(axes):
         lines = torch.stack([wanted[number], *(pictures[number] for pictures in drawn)])
-        # Black on white, as ink on paper.
+        # Black on white.
         ax.imshow(mosaic(lines).numpy(), cmap="gray_r", vmin=0, vmax=1, interpolation="none")
         for edge in range(lines.shape[1] + 1):
             ax.axvline(edge * side - 0.5, lw=0.3, color="#999999")
@@ -239,7 +241,7 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:
-    """Whether capsules draw transformed images better than the others, in both units of shifts."""
+    """Whether capsules reconstruct transformed images best, in both units of shifts."""
     answers, evidence = [], []
     for column, unit in (
         (f"mse average{DOUBLED}", "consistent shifts"),
@@ -251,30 +253,30 @@ def finding(rows: Sequence[Row]) -> Finding | None:
             answers += [below(found["affine_capsules"], other) for other in others]
         shown = ", ".join(f"{SHORT[m]} {found[m].mean:.4f}" for m in MODELS if m in found)
         evidence.append(f"average of all transformations, {unit}: {shown}")
-    claim = "images drawn from transformed capsules are closer to the transformed image than a "
-    claim += "CNN's or those of dynamic routing."
+    claim = "images reconstructed from transformed capsules are closer to the transformed image "
+    claim += "than those of a CNN or of dynamic routing."
     return judge(claim, answers, evidence)
 
 
 EXPERIMENT = Experiment(
-    title="Images drawn from transformed channels",
+    title="Images reconstructed from transformed channels",
     cells=cells,
     table=table,
     figure=figure,
     finding=finding,
     seeds={"smoke": (0,), "quick": (0,), "night": (0,), "full": (0, 1, 2)},
     notes="""\
-Channels have half the height and width of the image, so that a shift by one in the channels is a
-shift by two in the image. The paper does not say which it means; rows with "by twice that" compare
-with the image that was shifted consistently, the others with one that was shifted by the same
-number, and the figure shows the consistent one. Two controls: the error of drawing with no
-transformation at all, and that of leaving the channels alone while the image is transformed, which
-is what a network pays that ignores the transformation. Rotations are counter-clockwise, shifts go
-right and down, all fill with zeros and interpolate linearly; the paper leaves this open. Zeros in
-channels need not mean black, so what comes in from outside is drawn in some grey. Class
-capsules are decoded from the true class. The weight of the drawn image beside the
-classification is ours; the capsule network has the C4 K8 D4 that the paper's parameter counts need,
-not the C4K4D32 of its text. The quick budget trains capsules and CNN with Adam, too. Its rate was
-chosen for the capsules alone, in a few very short runs on Fashion-MNIST judged by test images,
-which may favour them.""",
+Channels have half the height and width of the image, so a shift by one in the channels corresponds
+to a shift by two in the image. The paper does not say which one it means: rows with "image shift
+doubled" compare with the consistently shifted image, the others with an image shifted by the same
+number of pixels; the figure shows the consistent shift. There are two controls: the reconstruction
+error without any transformation, and the error when the image is transformed but the channels are
+not, which is the error of a network that ignores the transformation. Rotations are
+counter-clockwise, shifts go right and down, and all transformations pad with zeros and interpolate
+linearly; the paper does not specify this. Zeros in channels do not necessarily decode to black, so
+the padded area may come out grey. The capsule of the true class is decoded. The weight of the
+reconstruction loss is ours; the capsule network has the C4 K8 D4 implied by the paper's parameter
+counts, not the C4K4D32 of its text. The quick budget trains the capsule network and the CNN with
+Adam, too. Its learning rate was chosen for the capsule network alone, in a few very short runs on
+Fashion-MNIST evaluated on test images, which may favour it.""",
 )

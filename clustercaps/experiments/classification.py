@@ -1,17 +1,17 @@
-"""The paper's main table: every network on four image sets.
+"""The paper's main table: every network on four datasets.
 
 `full` is the paper's protocol: M1-M4, S1-S4 and the baseline CNN on smallNORB, Fashion-MNIST, SVHN
 and CIFAR-10, 300 epochs, three seeds.
 
 `night` trains the three smallest networks on all of Fashion-MNIST and CIFAR-10 with the strong
-recipe, M1 with three seeds, the others with one; and M1 with the paper's own recipe for as many
-epochs (40), which shows what the recipe adds. Estimate: an epoch of M1 takes 85 s on one thread,
-so an hour a run and 6 hours for all, two side by side on two cores.
+recipe, M1 with three seeds, the others with one; and M1 with the paper's own recipe for the same
+number of epochs (40), to show what the recipe adds. Estimate: an epoch of M1 takes 85 s on one
+thread, so an hour per run and 6 hours in total, with two runs in parallel on two cores.
 
-`quick` trains the four small networks on 10,000 images each of Fashion-MNIST (those inside the
-package) and CIFAR-10, 3 epochs of the fast recipe, two seeds. Estimate: 157 steps an epoch at 65
-(M1), 105 (M2), 75 (S1) and 105 (S2) ms, so 31 to 50 s a run and 11 minutes for the 16 runs, and one
-more for testing. The baseline CNN is left out: a step of it is more than ten times that of M1.
+`quick` trains the four small networks on 10,000 images each of Fashion-MNIST (`fashion-mnist-mini`)
+and CIFAR-10, 3 epochs of the fast recipe, two seeds. Estimate: 157 steps per epoch at 65 (M1), 105
+(M2), 75 (S1) and 105 (S2) ms, so 31 to 50 s per run, 11 minutes for the 16 runs, and one more for
+testing. The baseline CNN is omitted: its step takes more than ten times as long as that of M1.
 """
 
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 SETS = ("smallnorb", "fashion-mnist", "svhn", "cifar10")
 SMALL = ("m1", "m2", "s1", "s2")
 NIGHT = ("fashion-mnist", "cifar10")
-# Of a run at night: about an hour on one thread.
+# Epochs of the night budget: about an hour per run on one thread.
 EPOCHS = 40
-# M1 trained by the paper's recipe, where other cells are trained by another one.
+# M1 trained with the paper's recipe, where the other cells use another one.
 PAPERS = "m1-paper-recipe"
 
 
 def cells(budget: str) -> list[Cell]:
-    """Every network on every set; small sets first, so that a table begins to fill soon."""
+    """Every network on every dataset; small datasets first, so that the table fills early."""
     if budget == "full":
         return [training(f"{m}/{d}", m, d, "paper") for d in SETS for m in CLASSIFIERS]
     if budget == "night":
@@ -61,7 +61,7 @@ def cells(budget: str) -> list[Cell]:
 
 
 def night(data: str) -> list[Cell]:
-    """Small networks with the strong recipe, and M1 with the paper's in as many epochs."""
+    """Small networks with the strong recipe, and M1 with the paper's for as many epochs."""
     cells = [
         training(f"{model}/{data}", model, data, "strong", seeds=seeds, epochs=EPOCHS)
         for model, seeds in {"m1": None, "s1": (0,), "m2": (0,)}.items()
@@ -70,7 +70,7 @@ def night(data: str) -> list[Cell]:
 
 
 def table(rows: Sequence[Row], _: str) -> str:
-    """Ours beside the paper's for each network, then the literature as the paper prints it."""
+    """Our errors next to the paper's for each network, then the literature as printed there."""
     errors, known = spreads(rows), first_rows(rows)
     sets = {row["data"]: set_title(row) for row in rows}
     ours = paper()["classification"]["ours"]
@@ -93,7 +93,7 @@ def table(rows: Sequence[Row], _: str) -> str:
 
 
 def literature_table() -> str:
-    """What is printed for the networks of others."""
+    """Published errors of other capsule networks."""
     lines = [
         [name, *(as_printed(row, data) for data in SETS)]
         for name, row in paper()["classification"]["literature"].items()
@@ -102,10 +102,10 @@ def literature_table() -> str:
         [f"{name}; not in the paper", *(as_printed(row, data) for data in SETS)]
         for name, row in paper()["omitted"].items()
     ]
-    header = ["capsule networks of others", *(f"{NAMES[data]}, error %" for data in SETS)]
+    header = ["other capsule networks", *(f"{NAMES[data]}, error %" for data in SETS)]
     return (
-        "As the paper, or at the end their authors, print them: parameters in brackets, (7) for an "
-        f"ensemble of seven; not run here:\n\n{markdown_table(header, lines)}"
+        "As printed in the paper or, for the last rows, by their authors; not run here. Parameters "
+        f"are in brackets, (7) marks an ensemble of seven:\n\n{markdown_table(header, lines)}"
     )
 
 
@@ -121,12 +121,12 @@ def as_printed(row: dict[str, Any], data: str) -> str:
 
 
 def whole(data: str) -> str:
-    """The set that a part comes from."""
+    """The full dataset that a subset comes from."""
     return data.removesuffix("-mini")
 
 
 def figure(rows: Sequence[Row], budget: str) -> "Figure":
-    """A panel for each set; the paper's numbers only where the task is the paper's."""
+    """One panel per dataset; the paper's numbers only where the task is the same."""
     errors = spreads(rows)
     panels, printed = {}, {}
     for data, title in {row["data"]: set_title(row) for row in rows}.items():
@@ -140,7 +140,7 @@ def figure(rows: Sequence[Row], budget: str) -> "Figure":
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:
-    """Whether the larger of two neighbours in a family errs less."""
+    """Whether the larger of two neighbours in a family has lower error."""
     errors = spreads(rows)
     answers, evidence = [], []
     for data, title in {row["data"]: set_title(row) for row in rows}.items():
@@ -149,7 +149,7 @@ def finding(rows: Sequence[Row]) -> Finding | None:
         answers += [below(known[b], known[a]) for a, b in steps if b in known]
         shown = ", ".join(f"{m.upper()} {spread.mean:.2f}" for m, spread in known.items())
         evidence.append(f"{title}: {shown} %")
-    claim = "within a family, networks with more capsules err less."
+    claim = "within a family, larger networks have lower error."
     return judge(claim, answers, evidence)
 
 
@@ -161,9 +161,9 @@ EXPERIMENT = Experiment(
     finding=finding,
     seeds={"smoke": (0,), "quick": (0, 1), "night": (0, 1, 2), "full": (0, 1, 2)},
     notes="""\
-Differences from the paper: weight decay of `5e-4`, which the authors' program has and the paper
-does not mention; the error of the last epoch, where their program keeps the epoch that tests best;
-augmentation by the paper's formulas, where their program uses others ([data.md](../docs/data.md)).
-The paper calls its networks the best capsule networks on these sets; the last three systems above,
-which it does not list, report lower errors.""",
+Differences from the paper: weight decay of `5e-4`, which the released code uses and the paper does
+not mention; the error of the last epoch, where the released code keeps the best test epoch; and
+augmentation as described in the paper, where the released code differs
+([data.md](../docs/data.md)). The paper calls its networks the best capsule networks on these
+datasets; the last three systems above, which it does not list, report lower errors.""",
 )

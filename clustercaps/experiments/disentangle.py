@@ -1,19 +1,20 @@
-"""Does each dimension of a class capsule stand for one property of the digit?
+"""Does each dimension of a class capsule represent one property of the digit?
 
-Networks with a capsule per class learn to classify MNIST and to draw its images from the capsule of
-their class. Each dimension of that capsule is moved in 11 steps in [-0.25, 0.25], and what changes
-in the drawing is measured. Images are 28x28, and networks have their published sizes.
+Networks with one capsule per class learn to classify MNIST and to reconstruct its images from the
+capsule of their class. Each dimension of that capsule is varied in 11 steps in [-0.25, 0.25], and
+the change of the reconstruction is measured. Images are 28x28, and networks have their published
+sizes.
 
-`full` trains cluster routing for 300 epochs by the paper's recipe and the networks of others by
-their authors' recipes, three seeds, and measures 2,000 test images.
+`full` trains cluster routing for 300 epochs with the paper's recipe and the other networks with
+their own recipes, three seeds, and measures 2,000 test images.
 
 `night` trains on all of MNIST, cluster routing for 20 epochs of the strong recipe, the others for 5
-of their authors', one seed: 15, 80 and 35 minutes on two cores.
+epochs of their own recipes, one seed: 15, 80 and 35 minutes on two cores.
 
-`quick` trains on 10,000 images for 6 epochs, one seed, all with optimisers that adapt their rates,
-and measures 200 test images. Estimate: 942 steps of 64 images at 50 ms for cluster routing and 1 s
-for dynamic routing, 600 of 100 at 630 ms for attention routing, so 47, 940 and 380 s: 24 minutes on
-two cores, with testing and drawing.
+`quick` trains on 10,000 images for 6 epochs, one seed, all with adaptive optimizers, and measures
+200 test images. Estimate: 942 steps of 64 images at 50 ms for cluster routing and 1 s for dynamic
+routing, 600 of 100 at 630 ms for attention routing, so 47, 940 and 380 s: 24 minutes on two cores,
+including testing and reconstruction.
 """
 
 import json
@@ -50,17 +51,18 @@ MODELS = {
     "ar_capsnet": "attention routing",
 }
 REACH, STEPS = 0.25, 11
-# Adaptive, as in the other recipes: after 79 steps of the fast recipe, drawings were still grey.
+# Adaptive, as in the other recipes: after 79 steps of the fast recipe, reconstructions were still
+# grey.
 ADAM = {"optimizer": "adam", "lr": 1e-3, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0}
 
 
 def cells(budget: str) -> list[Cell]:
-    """A cell for each network."""
+    """One cell per network."""
     return [cell(model, budget) for model in MODELS]
 
 
 def cell(model: str, budget: str) -> Cell:
-    """Train a network and move the dimensions of its capsules."""
+    """Train a network and vary the dimensions of its capsules."""
     options = {"images": 2000, "random_directions": 100}
     if budget == "full":
         return measured_training(model, model, "mnist", "paper", look, options)
@@ -93,7 +95,7 @@ def cell(model: str, budget: str) -> Cell:
 
 
 def look(view: View, options: Mapping[str, Any], chance: torch.Generator) -> Row:
-    """What every dimension does to the drawing, and what random directions do."""
+    """What every dimension changes in the reconstruction, and what random directions change."""
     capsules, draw = own_capsules(view)
     dim = capsules.shape[1]
     scale = measure_properties(view.pixels).std(0)
@@ -105,7 +107,7 @@ def look(view: View, options: Mapping[str, Any], chance: torch.Generator) -> Row
         for ways in (axes, random)
     )
     sharp, usual = concentration(ours), concentration(theirs)
-    # Within its class, since the dimensions of two classes have nothing to do with each other.
+    # Within its class, since the dimensions of different classes are unrelated.
     above = sharp > usual.quantile(0.95, dim=1, keepdim=True)
     drawn = draw(view.labels)(capsules)
     return {
@@ -125,7 +127,7 @@ def look(view: View, options: Mapping[str, Any], chance: torch.Generator) -> Row
 def own_capsules(
     view: View,
 ) -> tuple[Float[Tensor, "batch dim"], Callable[[Tensor], Callable[[Tensor], Tensor]]]:
-    """The capsule of each image's class, and what draws images of given classes from such capsules.
+    """The capsule of each image's class, and a decoder from such capsules to images.
 
     Args:
         view: A network with class capsules, and images.
@@ -150,7 +152,7 @@ def own_capsules(
 def by_class(effect: Float[Tensor, "batch directions 5"], labels: Tensor) -> Tensor:
     """Mean effects over the images of each class [classes, directions, 5].
 
-    With their signs: a dimension that thickens one image and thins another stands for neither.
+    Signs are kept: a dimension that thickens one image and thins another represents neither.
     """
     return torch.stack([effect[labels == label].mean(0) for label in labels.unique()])
 
@@ -158,11 +160,11 @@ def by_class(effect: Float[Tensor, "batch directions 5"], labels: Tensor) -> Ten
 def strips(
     draw: Callable[[Tensor], Tensor], capsule: Float[Tensor, "1 dim"]
 ) -> Float[Tensor, "dim steps height width"]:
-    """One image as each dimension of its capsule moves.
+    """One image as each dimension of its capsule varies.
 
     Args:
-        draw: A capsule to an image.
-        capsule: Of the image's class.
+        draw: Decodes a capsule to an image.
+        capsule: The capsule of the image's class.
     """
     offsets = torch.linspace(-REACH, REACH, STEPS)
     axes = torch.eye(capsule.shape[1])
@@ -172,13 +174,13 @@ def strips(
 
 
 def in_order(rows: Sequence[Row]) -> dict[str, Row]:
-    """The row of every network's first seed."""
+    """The row of the first seed of every network."""
     found = first_rows(rows)
     return {model: found[model] for model in MODELS if model in found}
 
 
 def table(rows: Sequence[Row], _: str) -> str:
-    """A row for each network: how concentrated its dimensions are, beside random directions."""
+    """One row per network: concentration of its dimensions and of random directions."""
     columns = (
         *("drawn_mse", "capsule_length", "concentration", "random_concentration"),
         *("above_random_fraction", "effect", "random_effect"),
@@ -192,15 +194,15 @@ def table(rows: Sequence[Row], _: str) -> str:
         shown = [f"{value:.3f}" for value in means.values()]
         about = [MODELS[model], str(row["capsule_dim"]), str(errors[model])]
         lines.append([*about, *shown[:4], percent, *shown[4:]])
-    header = ["network", "capsule size", "error %", "drawing, squared error", "capsule length"]
+    header = ["network", "capsule dimension", "error %", "reconstruction MSE", "capsule length"]
     header += ["concentration, dimensions", "concentration, random directions"]
-    header += ["dimensions above 95 in 100 random directions, %"]
+    header += ["dimensions above 95 of 100 random directions, %"]
     header += ["effect, dimensions", "effect, random directions"]
     return markdown_table(header, lines)
 
 
 def figure(rows: Sequence[Row], _: str) -> "Figure":
-    """For each network, a row of drawings for each dimension, and its effects on the properties."""
+    """Per network, a row of reconstructions per dimension, and its effects on the properties."""
     shown = in_order(rows)
     most = max(row["capsule_dim"] for row in shown.values())
     figure = new_figure(2.4 * len(shown), 0.158 * most + 1.0)
@@ -218,7 +220,7 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
         pictures.set_yticks([n + 0.5 for n in range(dims)], [str(n + 1) for n in range(dims)])
         pictures.set_title(MODELS[model], fontsize=SMALL + 1)
         extent = (0.0, float(len(PROPERTIES)), float(dims), 0.0)
-        # The same step is a different part of a capsule in each network: to each its own scale.
+        # Capsule lengths differ between networks, so each network has its own scale.
         values = torch.tensor(json.loads(row["effects"]))
         share = (values / values.max()).numpy()
         image = heat.imshow(share, cmap="Blues", vmin=0, vmax=1, extent=extent, aspect="equal")
@@ -228,31 +230,31 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
         heat.set_xticks(places, PROPERTIES, rotation=90)
         heat.set_yticks([])
         for ax in (pictures, heat):
-            # Networks with fewer dimensions end higher up; all begin at the top.
+            # All networks start at the top; those with fewer dimensions end higher up.
             ax.set_ylim(most, 0)
             ax.xaxis.tick_top()
             ax.tick_params(labelsize=SMALL - 2, length=0, pad=2)
             ax.spines[:].set_visible(False)
-    grid[0].set_ylabel("dimension of the capsule", fontsize=SMALL, loc="top")
+    grid[0].set_ylabel("capsule dimension", fontsize=SMALL, loc="top")
     bar = figure.colorbar(image, ax=list(grid), location="bottom", shrink=0.4, aspect=40, pad=0.02)
-    label = "change of a property, relative to the network's largest (sd: of real images)"
+    label = "change of a property, relative to the largest of the network (sd: over real images)"
     bar.set_label(label, fontsize=SMALL)
     bar.ax.tick_params(labelsize=SMALL - 1)
     return figure
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:
-    """Whether more dimensions of cluster routing stand out than twice those that chance gives."""
+    """Whether more than twice as many dimensions of cluster routing stand out as by chance."""
     fractions = spreads(rows, "above_random_fraction")
     ours = fractions.get("class_capsules")
     if ours is None:
         return None
     shown = [f"{MODELS[m]} {100 * fractions[m].mean:.1f} %" for m in MODELS if m in fractions]
-    evidence = "dimensions that move one property more clearly than 95 in 100 random directions: "
+    evidence = "dimensions more concentrated on one property than 95 of 100 random directions: "
     evidence += ", ".join(shown)
     stand_out = None if 0.05 < ours.mean <= 0.1 else ours.mean > 0.1
-    claim = "each dimension of a class capsule stands for one property of the digit."
-    return judge(claim, [stand_out], [evidence, "5 % would be chance"])
+    claim = "each dimension of a class capsule represents one property of the digit."
+    return judge(claim, [stand_out], [evidence, "5 % is expected by chance"])
 
 
 EXPERIMENT = Experiment(
@@ -263,17 +265,17 @@ EXPERIMENT = Experiment(
     finding=finding,
     seeds={"smoke": (0,), "quick": (0,), "night": (0,), "full": (0, 1, 2)},
     notes="""\
-The paper shows drawings and calls them disentangled; here it is measured. An effect is the change
-of a property of the drawing (stroke thickness, slant, width, height, area) from one end of a
-dimension to the other, averaged over the images of a class and in units of the property's standard
-deviation over real images. Concentration is the largest of the five effects over their sum: 1 if a
-dimension moves one property alone, a fifth if it moves all alike. Properties go together (thicker
-digits have more area), so the number means something only beside the control, random directions of
-the same length: if dimensions are special, more than 5 in 100 of them are above 95 in 100 random
-directions. Capsules are of different length in the three networks, so the same step is a different
-part of them: compare concentrations, not effects, between networks. The figure shows the first test
-image and the size of effects, averaged over classes, of the first seed, each network's on a scale
-of its own. The weight of the drawing beside the classification is ours for cluster routing, and its
-authors' for the others. The quick budget trains cluster routing with Adam; its rate is that of
-dynamic routing's recipe.""",
+The paper shows reconstructions and calls them disentangled; here this is measured. An effect is the
+change of a property of the reconstruction (stroke thickness, slant, width, height, area) from one
+end of a dimension to the other, averaged over the images of a class and in units of the property's
+standard deviation over real images. Concentration is the largest of the five effects divided by
+their sum: 1 if a dimension changes a single property, a fifth if it changes all equally. Properties
+are correlated (thicker digits have more area), so the value is only meaningful next to the control,
+random directions of the same length: if dimensions are special, more than 5 in 100 of them are
+above 95 of 100 random directions. Capsule lengths differ between the three networks, so the same
+step is a different fraction of them: compare concentrations, not effects, between networks. The
+figure shows the first test image and the size of the effects, averaged over classes, for the first
+seed, with a separate scale for each network. The weight of the reconstruction loss is ours for
+cluster routing, and that of the original papers for the others. The quick budget trains cluster
+routing with Adam, at the learning rate of dynamic routing's recipe.""",
 )

@@ -1,19 +1,19 @@
-r"""The ImageNet network, M4 behind a ResNet's first stage: top-1, top-5, and what a run costs.
+r"""The ImageNet network, M4 after a ResNet stem: top-1, top-5, and the cost of a run.
 
 `full` trains it on a folder with `train/CLASS/IMAGE` and `val/CLASS/IMAGE` (--data-dir). The paper
-does not say how long it trained here; we take its protocol of the other sets, and one seed. The
-cell `cost` needs no images: it counts what the run would compute. On several machines, which must
-share the folder of the results:
+does not say for how long it trained; we use its protocol for the other datasets, and one seed. The
+cell `cost` needs no images: it counts the operations of the run. On several machines, which must
+share the results folder:
 
     torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \
         -m clustercaps reproduce imagenet --budget full --data-dir /data/imagenet --workers 8
 
-`quick` is for a folder of some ten classes and 10,000 images: 64x64 pixels, one epoch of the fast
+`quick` is for a folder of about ten classes and 10,000 images: 64x64 pixels, one epoch of the fast
 recipe. Estimate: 157 steps of about 900 GFLOP, 12 to 16 minutes on two cores.
 
-`night` is for the same folder as `quick`: 64x64 pixels, three epochs of the strong recipe.
+`night` uses the same folder as `quick`: 64x64 pixels, three epochs of the strong recipe.
 
-`smoke` trains a tiny network on a folder of images that it writes itself.
+`smoke` trains a tiny network on a folder of images that it generates.
 """
 
 import random
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MODEL, DATA = "imagenet_m4", "imagenet"
-# Sustained speeds to tell days from; what a machine reaches must be measured on it.
+# Assumed sustained speeds, to convert operations to days; real speeds must be measured.
 SPEEDS = {"1 GPU at 10 TFLOP/s": 1e13, "8 GPUs at 50 TFLOP/s": 4e14}
 
 
 def cells(budget: str) -> list[Cell]:
-    """The cost of the full run, and a training."""
+    """The cost of the full run, and a training run."""
     cost = {"model": MODEL, "images": paper()["imagenet"]["train_images"], "speeds": SPEEDS}
     cost["epochs"] = get_preset("imagenet_m4").get_recipe("paper")["epochs"]
     if budget == "full":
@@ -61,7 +61,7 @@ def cells(budget: str) -> list[Cell]:
 
 
 def count_cost(cost: dict[str, Any], _: int, __: Workspace) -> Row:
-    """Operations of the whole run, two for each multiply-add, and days at some speeds."""
+    """Operations of the whole run, two per multiply-add, and days at the assumed speeds."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -84,20 +84,20 @@ def count_cost(cost: dict[str, Any], _: int, __: Workspace) -> Row:
 
 
 def train_and_score(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
-    """Train, and turn errors into the accuracies that the paper prints."""
+    """Train, and convert errors to accuracies, as in the paper."""
     row = train_once(settings, seed, workspace)
     return {**row, "top1": 100 - row["test_error"], "top5": 100 - row["top5_error"]}
 
 
 def train_on_own(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
-    """Train on images made for it."""
+    """Train on generated images."""
     folder = workspace.folder.with_name(f"{workspace.folder.name}-images")
     write_images(folder)
     return train_and_score(settings, seed, replace(workspace, data_dir=str(folder)))
 
 
 def write_images(root: Path) -> None:
-    """A folder like ImageNet's with 6 classes: random images, each class of its own colour."""
+    """Write a folder like ImageNet's with 6 classes: random images, one colour per class."""
     pil = need("PIL.Image", "write image files")
     chance = random.Random(0)
     for split, count in (("train", 4), ("val", 2)):
@@ -115,7 +115,7 @@ def write_images(root: Path) -> None:
 
 
 def table(rows: Sequence[Row], _: str) -> str:
-    """Accuracies beside the paper's, then the cost of the full run."""
+    """Accuracies next to the paper's, then the cost of the full run."""
     printed = paper()["imagenet"]["accuracy"]
     lines = [
         [f"{entry['name']}, as printed", f"{entry['top1']:.2f}", f"{entry['top5']:.2f}"]
@@ -140,16 +140,16 @@ def describe_cost(row: Row) -> str:
         if name.startswith("days, ")
     ]
     return (
-        f"The whole run is {row['cost_images']:,} images x {row['cost_epochs']} epochs x 3 x "
+        f"The full run takes {row['cost_images']:,} images x {row['cost_epochs']} epochs x 3 x "
         f"{row['forward_gflop']:.2f} GFLOP = {row['run_exaflop']:.1f} EFLOP, counted from shapes "
-        f"({row['parameters']:,} parameters; 3: forward, gradient of weights, gradient of inputs). "
-        "No speed is measured here; it would take\n\n"
+        f"({row['parameters']:,} parameters; the factor 3 is forward, gradient of weights and "
+        "gradient of inputs). At assumed speeds, not measured ones, this takes\n\n"
         + markdown_table(["sustained speed", "days"], days)
     )
 
 
 def figure(rows: Sequence[Row], _: str) -> "Figure":
-    """Top-1 and top-5 of the paper's networks and of ours."""
+    """Top-1 and top-5 accuracy of the paper's networks and of ours."""
     names = {"top1": "top-1", "top5": "top-5"}
     printed = paper()["imagenet"]["accuracy"].values()
     series = {f"{e['name']}, paper": [e[key] for key in names] for e in printed}
@@ -175,11 +175,12 @@ EXPERIMENT = Experiment(
     figure=figure,
     seeds={"smoke": (0,), "quick": (0,), "night": (0,), "full": (0,)},
     notes="""\
-The paper gives neither epochs nor strides of the first stage for this network: we take its protocol
-of the other sets, and a ResNet's strides. It speaks of 100,000 validation images; the published set
-has half as many. Almost all of the arithmetic is in the first capsule layer, whose votes read 256
-maps. The batch of 64 gives eight images to each of eight processes; fewer would be too few for the
-batch norm of the first stage. On two machines that share a folder, in each:
+The paper gives neither the number of epochs nor the strides of the stem for this network: we use
+its protocol for the other datasets, and the strides of a ResNet. It mentions 100,000 validation
+images; the published validation set has half as many. Almost all of the arithmetic is in the first
+capsule layer, whose votes read 256 feature maps. A batch of 64 gives eight images to each of eight
+processes; fewer would be too few for the batch norm of the stem. On two machines that share a
+folder, run on each:
 
     torchrun --nnodes 2 --nproc-per-node 4 --rdzv-backend c10d --rdzv-endpoint HOST:29500 \\
         -m clustercaps reproduce imagenet --budget full --data-dir FOLDER --workers 8""",

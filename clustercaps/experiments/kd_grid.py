@@ -1,11 +1,11 @@
-"""How votes K and capsule size D change the error of the M-variants on CIFAR-10.
+"""How votes K and capsule dimension D affect the error of the M-variants on CIFAR-10.
 
 `full` is the paper's table: K in {5, 8}, D in {6, 8, 16, 24}, 300 epochs, three seeds.
 
-`night` has D of 6 and 8 on all of CIFAR-10, 15 epochs of the strong recipe, one seed.
+`night` uses D of 6 and 8 on all of CIFAR-10, 15 epochs of the strong recipe, one seed.
 
-`quick` has D of 6 and 8 only, on 10,000 images of CIFAR-10, 4 epochs of the fast recipe, two seeds.
-Estimate: 157 steps an epoch at 70 to 160 ms, growing with K and D: 44 to 100 s a run, 10 minutes
+`quick` uses D of 6 and 8 on 10,000 images of CIFAR-10, 4 epochs of the fast recipe, two seeds.
+Estimate: 157 steps per epoch at 70 to 160 ms, growing with K and D: 44 to 100 s per run, 10 minutes
 for the 8 runs.
 """
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def cells(budget: str) -> list[Cell]:
-    """M1 with other K and D: a cell for each pair."""
+    """M1 with other K and D: one cell per pair."""
     pairs = [(entry["votes"], entry["dim"]) for entry in paper()["kd-grid"]]
     if budget == "full":
         return [pair(k, d, "cifar10", "paper") for k, d in pairs]
@@ -45,7 +45,7 @@ def pair(votes: int, dim: int, data: str, recipe: str, **changes: Any) -> Cell:
 
 
 def table(rows: Sequence[Row], _: str) -> str:
-    """A row for each pair, with the paper's error and count."""
+    """One row per pair, with the paper's error and parameter count."""
     errors, known = spreads(rows), first_rows(rows)
     printed = {f"k{e['votes']}d{e['dim']}": e for e in paper()["kd-grid"]}
     lines = []
@@ -64,7 +64,7 @@ def split(id: str) -> tuple[str, str]:
 
 
 def figure(rows: Sequence[Row], budget: str) -> "Figure":
-    """Error over D, a series for each K."""
+    """Error over D, one series per K."""
     ours: dict[str, dict[str, Spread]] = {}
     for id, spread in spreads(rows).items():
         votes, dim = split(id)
@@ -75,13 +75,13 @@ def figure(rows: Sequence[Row], budget: str) -> "Figure":
     title = set_title(rows[0])
     return error_figure(
         {title: ours},
-        "capsule size D",
+        "capsule dimension D",
         printed={title: printed} if budget in ("night", "full") else {},
     )
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:
-    """Whether more votes help for every size, and larger capsules for every number of votes."""
+    """Whether more votes help for every D, and larger capsules for every K."""
     errors = {tuple(map(int, split(id))): spread for id, spread in spreads(rows).items()}
     steps = [
         (larger, smaller)
@@ -90,18 +90,18 @@ def finding(rows: Sequence[Row]) -> Finding | None:
         if larger > smaller and sum(a != b for a, b in zip(larger, smaller, strict=True)) == 1
     ]
     evidence = [f"K {votes}, D {dim}: {spread} %" for (votes, dim), spread in errors.items()]
-    claim = "the error falls with the votes K and with the capsule size D."
+    claim = "the error decreases with the votes K and with the capsule dimension D."
     return judge(claim, [below(errors[a], errors[b]) for a, b in steps], evidence)
 
 
 EXPERIMENT = Experiment(
-    title="Votes K and capsule size D",
+    title="Votes K and capsule dimension D",
     cells=cells,
     table=table,
     figure=figure,
     finding=finding,
     seeds={"smoke": (0,), "quick": (0, 1), "night": (0,), "full": (0, 1, 2)},
     notes="""\
-Same differences from the paper as in the classification table. After few epochs the order of the
-cells says how fast they learn, not what they reach.""",
+The differences from the paper are those of the classification table. After few epochs the order of
+the cells shows how fast they learn, not their final error.""",
 )

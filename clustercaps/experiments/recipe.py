@@ -1,9 +1,9 @@
-"""Which recipe trains M1 best in equally many epochs, on the validation fifth of Fashion-MNIST.
+"""Which recipe trains M1 best in a fixed number of epochs, on a validation split of Fashion-MNIST.
 
-No test image is looked at here. `night` trains every candidate for 16 epochs on the other four
-fifths, one seed; `full` has three seeds. Estimate: 750 steps an epoch at 90 ms on one thread, so 18
-minutes a candidate, two side by side on two cores. `quick` is 2 epochs of `fashion-mnist-mini`,
-which ranks nothing; it shows what is compared.
+No test images are used. `night` trains every candidate for 16 epochs on four fifths of the training
+set and validates on the remaining fifth, one seed; `full` uses three seeds. Estimate: 750 steps per
+epoch at 90 ms on one thread, so 18 minutes per candidate, with two in parallel on two cores.
+`quick` is 2 epochs of `fashion-mnist-mini`: too short for a ranking, it shows what is compared.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from clustercaps.experiments.harness.training_cells import training
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# What a candidate changes in the settings of `BASE`; their order is that of their worth.
+# Settings that every candidate starts from.
 BASE: dict[str, Any] = {
     "batch_size": 64,
     "optimizer": "muon",
@@ -44,12 +44,12 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "batch-128": {"batch_size": 128, "lr": 0.03, "adamw_lr": 3e-3},
     "adamw": {"optimizer": "adamw", "lr": 2e-3, "momentum": 0.0, "nesterov": False},
 }
-# Recipes of their own, with nothing changed but the epochs.
+# Existing recipes; only the number of epochs is changed.
 RECIPES = ("fast", "paper")
 
 
 def cells(budget: str) -> list[Cell]:
-    """One training for each candidate and each older recipe."""
+    """One training run per candidate and per existing recipe."""
     size: dict[str, Any] = {"epochs": 16, "validate": True}
     data, candidates = "fashion-mnist", CANDIDATES
     if budget in ("smoke", "quick"):
@@ -67,7 +67,7 @@ def cells(budget: str) -> list[Cell]:
 
 
 def table(rows: Sequence[Row], _: str) -> str:
-    """A row for each candidate, in the order they were thought of."""
+    """One row per candidate."""
     errors, train = spreads(rows), spreads(rows, "train_error")
     lines = [[id, changed(id), str(errors[id]), str(train[id])] for id in order() if id in errors]
     header = ["candidate", "differs from base by", "validation error %", "training error %"]
@@ -80,7 +80,7 @@ def order() -> list[str]:
 
 
 def changed(id: str) -> str:
-    """What a candidate changes, as on a command line."""
+    """The settings that a candidate changes, as on the command line."""
     if id in RECIPES:
         return f"`--recipe {id}`"
     return ", ".join(f"`{name} {value}`" for name, value in CANDIDATES[id].items())
@@ -94,13 +94,13 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
 
 
 EXPERIMENT = Experiment(
-    title="Choice of the recipe",
+    title="Choice of recipe",
     cells=cells,
     table=table,
     figure=figure,
     seeds={"smoke": (0,), "quick": (0,), "night": (0,), "full": (0, 1, 2)},
     notes="""\
-Nothing of this is in the paper. Every run that was tried is in the table, losers included; the test
-images were not touched. With 12,000 validation images and one seed, differences of less than about
-`0.3` percentage points may be chance.""",
+This experiment is not in the paper. The table lists every run that was tried, including the worse
+ones; test images were not used. With 12,000 validation images and one seed, differences below about
+`0.3` percentage points may be due to chance.""",
 )

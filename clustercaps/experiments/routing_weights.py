@@ -1,17 +1,17 @@
-"""Do routing weights depend on the image? Bars of them for each class, and a test of it.
+"""Do routing weights depend on the image? A bar plot of them by class, and a test.
 
 Networks with one capsule per class on MNIST. For each capsule and dimension, the weights of its
 vote clusters are compared between and within classes, for cluster routing, for uniform routing and
 for an untrained network. Images are 28x28.
 
-`full` trains for 300 epochs by the paper's recipe, three seeds, and looks at all 10,000 test
+`full` trains for 300 epochs with the paper's recipe, three seeds, and measures all 10,000 test
 images.
 
-`night` trains on all of MNIST for 20 epochs of the strong recipe, three seeds: half an hour a run
+`night` trains on all of MNIST for 20 epochs of the strong recipe, three seeds: half an hour per run
 on one thread.
 
-`quick` trains on 10,000 images for 4 epochs of the fast recipe, three seeds, and looks at 2,000
-test images. Estimate: 157 steps an epoch at about 100 ms, for both routings, so 6 runs of 63 s: 7
+`quick` trains on 10,000 images for 4 epochs of the fast recipe, three seeds, and measures 2,000
+test images. Estimate: 157 steps per epoch at about 100 ms for either routing, so 6 runs of 63 s: 7
 minutes on two cores.
 """
 
@@ -49,7 +49,7 @@ CELLS = {
     "untrained": "cluster routing, untrained",
 }
 MODEL = "class_capsules"
-# Capsule channel and dimension of the paper's two plots, counted from 1.
+# Capsule channel and dimension of the paper's two plots, starting at 1.
 PLOTTED = ((1, 8), (2, 2))
 BATCH = 250
 
@@ -88,7 +88,7 @@ def cells(budget: str) -> list[Cell]:
 
 
 def look(view: View, options: Mapping[str, Any], chance: torch.Generator) -> Row:
-    """Variance between classes over that within them, for true and for shuffled labels."""
+    """Variance between classes over variance within classes, for true and shuffled labels."""
     weights = last_weights(view)
     ratios = variance_ratios(weights, view.labels)
     shuffled = torch.stack(
@@ -97,7 +97,7 @@ def look(view: View, options: Mapping[str, Any], chance: torch.Generator) -> Row
             for _ in range(options["shuffles"])
         ]
     )
-    # Beaten by none of the shuffles: by chance in one of `shuffles + 1`.
+    # Above all shuffles: by chance in one of `shuffles + 1` cases.
     limits = shuffled.amax(0)
     return {
         **{"looked_at": len(weights), "shuffles": options["shuffles"]},
@@ -112,7 +112,7 @@ def look(view: View, options: Mapping[str, Any], chance: torch.Generator) -> Row
 
 
 def last_weights(view: View) -> Float[Tensor, "images clusters channels dim"]:
-    """Routing weights of the last layer, which has one capsule in each channel."""
+    """Routing weights of the last layer, which has one capsule per channel."""
     assert isinstance(view.model, ClassCapsuleNet)
     parts = []
     for images in with_bar(view.images.split(BATCH), "tracing"):
@@ -140,7 +140,7 @@ def variance_ratios(
     overall = weights.mean(0)
     between = torch.einsum("k,kicd->cd", counts, (means - overall).square())
     within = (weights - means[labels]).square().sum((0, 1))
-    # Rounding alone varies a constant weight by less.
+    # Rounding errors of a constant weight are smaller.
     varies = between + within > 1e-10 * len(weights)
     return torch.where(varies, between / within.clamp(min=1e-30), torch.zeros_like(between))
 
@@ -150,12 +150,12 @@ def bars(
     labels: Int[Tensor, " images"],
     place: tuple[int, int],
 ) -> dict[str, Any]:
-    """Mean and deviation of the weights of one capsule dimension, by class.
+    """Mean and standard deviation of the weights of one capsule dimension, by class.
 
     Args:
         weights: Routing weights of every image.
         labels: The classes of the images.
-        place: Channel and dimension from 1; the last ones of a network that has fewer.
+        place: Channel and dimension, starting at 1; the last ones if the network has fewer.
     """
     channel, dim = (min(n, size) for n, size in zip(place, weights.shape[2:], strict=True))
     chosen = weights[:, :, channel - 1, dim - 1]
@@ -168,13 +168,13 @@ def bars(
 
 
 def in_order(rows: Sequence[Row]) -> dict[str, Row]:
-    """The row of every network's first seed."""
+    """The row of the first seed of every network."""
     found = first_rows(rows)
     return {id: found[id] for id in CELLS if id in found}
 
 
 def table(rows: Sequence[Row], _: str) -> str:
-    """A row for each network: the ratio, and how many capsule dimensions pass the test."""
+    """One row per network: the ratio, and how many capsule dimensions pass the test."""
     names = ("variance_ratio", "shuffled_ratio", "above_shuffled", "weight_sd")
     columns = {name: spreads(rows, name) for name in names}
     errors = spreads([row for row in rows if "test_error" in row])
@@ -194,14 +194,14 @@ def table(rows: Sequence[Row], _: str) -> str:
         "network",
         "error %",
         "between / within variance (median)",
-        "the same, labels shuffled",
+        "same with shuffled labels",
     ]
     header += ["capsule dimensions above all shuffles, by seed", "sd of a weight over images"]
     return markdown_table(header, lines)
 
 
 def figure(rows: Sequence[Row], _: str) -> "Figure":
-    """Bars of two capsule dimensions by class, and all ratios in order, for each network."""
+    """Bars of two capsule dimensions by class, and all ratios sorted, for each network."""
     shown = in_order(rows)
     drawn = new_figure(7.2, 1.75 * len(shown) + 0.4)
     grid = drawn.subplots(len(shown), 3, squeeze=False, width_ratios=(1.35, 1.35, 1))
@@ -221,13 +221,13 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
         ax.set_ylim(-0.002, 2 * top)
     for ax in grid[-1, :2]:
         ax.set_xlabel("class of the image", fontsize=SMALL)
-    grid[-1, 2].set_xlabel("capsule dimensions, in order", fontsize=SMALL)
+    grid[-1, 2].set_xlabel("capsule dimensions, sorted", fontsize=SMALL)
     add_legend(drawn)
     return drawn
 
 
 def draw_bars(ax: "Axes", plotted: Mapping[str, Any]) -> None:
-    """Mean weight of each vote cluster by class; lines show the deviation over the images."""
+    """Mean weight of each vote cluster by class, with the standard deviation over the images."""
     means, deviations = torch.tensor(plotted["mean"]), torch.tensor(plotted["sd"])
     classes, clusters = means.shape
     width = 0.8 / clusters
@@ -248,13 +248,13 @@ def draw_bars(ax: "Axes", plotted: Mapping[str, Any]) -> None:
 
 
 def draw_ratios(ax: "Axes", ratios: Sequence[float], limits: Sequence[float]) -> None:
-    """The ratios of all capsule dimensions, in order, over what shuffled labels give."""
+    """The ratios of all capsule dimensions, sorted, and those of shuffled labels."""
     order = sorted(range(len(ratios)), key=lambda n: ratios[n])
     places = range(1, len(order) + 1)
     ax.plot(places, [ratios[n] for n in order], ".", ms=3, color="black", label="true labels")
     shuffled = [limits[n] for n in order]
-    ax.plot(places, shuffled, "-", lw=0.8, color="#888888", label="largest of shuffled labels")
-    # Linear up to what shuffled labels give, so that a ratio of 0 has its place.
+    ax.plot(places, shuffled, "-", lw=0.8, color="#888888", label="maximum over shuffled labels")
+    # Linear up to the level of shuffled labels, so that a ratio of 0 can be shown.
     ax.set_yscale("symlog", linthresh=0.01)
     ax.set_ylabel("between / within variance", fontsize=SMALL)
     tidy(ax)
@@ -267,7 +267,7 @@ def tidy(ax: "Axes") -> None:
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:
-    """Whether the weights of every capsule dimension tell classes apart, more than by chance."""
+    """Whether the weights of every capsule dimension distinguish classes better than chance."""
     mine = [row for row in rows if row["cell"] == next(iter(CELLS))]
     if not mine:
         return None
@@ -287,13 +287,13 @@ EXPERIMENT = Experiment(
     figure=figure,
     finding=finding,
     notes="""\
-The paper shows bars for two capsule dimensions and concludes by eye; here all of them are tested.
-The ratio is that of the weights' variance between classes to that within classes, summed over the
-vote clusters of a capsule dimension. A dimension passes if its ratio is above that of every shuffle
-of the labels, which chance alone achieves once in a number of shuffles. Passing shows that weights
-tell classes apart, not that this was learnt: an untrained network's weights follow the image as
-well, since its votes do, so training is to be judged by the size of the ratio. Uniform routing is
-the control that cannot pass. Bars are means over the test images of a class, lines their standard
-deviation, of the first seed. Strides and paddings of the network are ours, and the network also
-learns to draw its input.""",
+The paper shows bars for two capsule dimensions and concludes by eye; here all dimensions are
+tested. The ratio is the variance of the weights between classes divided by the variance within
+classes, summed over the vote clusters of a capsule dimension. A dimension passes if its ratio is
+above that of every shuffle of the labels; by chance, one in (shuffles + 1) passes. Passing shows
+that the weights distinguish classes, not that this was learned: the weights of an untrained network
+depend on the image too, since its votes do, so the effect of training shows in the size of the
+ratio. Uniform routing is a control that cannot pass. Bars are means over the test images of a
+class, lines their standard deviation, for the first seed. Strides and padding of the network are
+ours, and the network also learns to reconstruct its input.""",
 )

@@ -1,25 +1,25 @@
-"""Novel azimuths and elevations: networks compared where they do equally well on familiar ones.
+"""Novel azimuths and elevations: networks compared at equal accuracy on familiar ones.
 
-A network is trained on the familiar viewpoints and tested again and again on familiar and on novel
-viewpoints of other toys. Its novel accuracy is read off at the first test whose familiar accuracy
-reaches that of the paper's table or, if some network never gets there, the highest that all of the
-compared networks reach. The whole curve is kept and drawn.
+A network is trained on familiar viewpoints and tested repeatedly on familiar and novel viewpoints
+of other objects. Its novel accuracy is read off at the first test whose familiar accuracy reaches
+that of the paper's table or, if some network never reaches it, the highest that all compared
+networks reach. The whole curve is stored and plotted.
 
-`full` trains M2, the CNN of 4.2M parameters and the EM network for 300 epochs of their own recipes,
-on smallNORB if it can be had, and on `rendered-norb`; all test images after every epoch, three
-seeds.
+`full` trains M2, the CNN with 4.2M parameters and the EM network for 300 epochs with their own
+recipes, on smallNORB if it is available, and on `rendered-norb`; it tests all test images after
+every epoch, three seeds.
 
-`quick` is on `rendered-norb` alone, without augmentation, with the small EM network, one seed, and
+`quick` uses `rendered-norb` only, without augmentation, with the small EM network, one seed, and
 300 test images each of familiar and novel viewpoints. Estimate for two cores: M2 and the CNN see 60
-x 512 images, 480 steps of 64, in 65 and 30 s with their 60 tests; the EM network 10 x 800 images
-in 10 x 38 s, tests among them. With azimuth and elevation that is 16 minutes, and 2 more for
-rendering the set if it is not in the cache.
+x 512 images, 480 steps of 64, in 65 and 30 s including 60 tests; the EM network sees 10 x 800
+images in 10 x 38 s, including tests. With azimuth and elevation that is 16 minutes, and 2 more for
+rendering the dataset if it is not cached.
 
-`night` is on `rendered-norb` too, with STAR-Caps beside them, 1,000 test images of either kind and
-three seeds; M2 by the strong recipe. Estimate: 120 epochs of 2,048 images at 15 s for M2 and 6 s
-for the CNN, 40 of 1,600 at 70 s for EM and STAR: 2 hours for each seed on two cores.
+`night` uses `rendered-norb` too, with STAR-Caps as well, 1,000 test images of either kind and three
+seeds; M2 with the strong recipe. Estimate: 120 epochs of 2,048 images at 15 s for M2 and 6 s for
+the CNN, 40 of 1,600 at 70 s for EM and STAR: 2 hours per seed on two cores.
 
-`smoke` renders 40 pairs of its own.
+`smoke` renders its own 40 pairs.
 """
 
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ NIGHT: dict[str, tuple[str, dict[str, Any]]] = {
 
 def cells(budget: str) -> list[Cell]:
     """Every network, trained on familiar azimuths and on familiar elevations."""
-    # The recipe's fall every 20,000 steps, in epochs of the 8,100 familiar images.
+    # The recipe decays every 20,000 steps; here in epochs of the 8,100 familiar images.
     em: dict[str, Any] = {"epochs": 300, "decay_epochs": 157.5}
     if budget == "full":
         return [
@@ -72,7 +72,7 @@ def cells(budget: str) -> list[Cell]:
             for views in VIEWS
             for model in ("m2", "viewpoint_cnn", "em_smallnorb")
         ]
-    # Short epochs, for a dense curve; the warm-up lasts 64 steps, much as with longer ones.
+    # Short epochs, for a dense curve; the warm-up takes 64 steps, about as with longer epochs.
     short: dict[str, Any] = {"epochs": 60, "epoch_images": 512, "warmup_epochs": 8.0}
     em = {"epochs": 10, "epoch_images": 800, "batch_size": 16}
     if budget == "night":
@@ -99,7 +99,7 @@ def cells(budget: str) -> list[Cell]:
         for views in VIEWS
         for model, form in forms.items()
     ]
-    # The pictures are its own: nothing has to be there.
+    # They render their own images, so no dataset is required.
     return [replace(cell, data="") for cell in tried]
 
 
@@ -112,7 +112,7 @@ def run(model: str, data: str, views: str, recipe: str, **changes: Any) -> Cell:
 def train_and_follow(
     settings: TrainSettings, seed: int, workspace: Workspace, **options: Any
 ) -> Row:
-    """Train, and keep the accuracies of every test."""
+    """Train, and store the accuracies of every test."""
     from clustercaps.training.run_folder import RunFolder
 
     row = train_once(settings, seed, workspace, **options)
@@ -137,13 +137,13 @@ def train_and_follow(
 
 
 def train_on_few(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
-    """Train on the smallest rendered set."""
+    """Train on the smallest rendered dataset."""
     return train_and_follow(settings, seed, workspace, load=few)
 
 
 @cache
 def few(name: str, split: str, _: str | None = None) -> "Images":
-    """The smallest rendered set: 40 pairs in each split, rendered in this process."""
+    """The smallest rendered dataset: 40 pairs per split, rendered in this process."""
     import numpy as np
     import torch
 
@@ -161,12 +161,12 @@ def few(name: str, split: str, _: str | None = None) -> "Images":
 
 
 def target(views: str) -> float:
-    """The familiar accuracy that the paper matches all networks at."""
+    """The familiar accuracy at which the paper matches all networks."""
     return float(paper()["viewpoints"][views]["Ours"]["familiar"])
 
 
 def panels(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    """The rows of each set and kind of viewpoints."""
+    """The rows of each dataset and kind of viewpoint."""
     found: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         found.setdefault((row["data"], row["views"]), []).append(row)
@@ -182,7 +182,7 @@ def models(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def table(rows: Sequence[Row], _: str) -> str:
-    """For each comparison the accuracies of every network where they are matched."""
+    """For each comparison, the accuracies of every network at the matched level."""
     lines = []
     for (data, views), panel in panels(rows).items():
         printed = paper()["viewpoints"][views]
@@ -195,32 +195,32 @@ def table(rows: Sequence[Row], _: str) -> str:
                 size = [f"{runs[0][column]:,}" for column in ("parameters", "images_seen")]
                 ours = [SHOWN[model], *size, str(familiar), str(novel)]
                 lines.append([*where, *ours, f"{theirs['familiar']}", f"{theirs['novel']}"])
-    header = ["data", "viewpoints", "matched at %", "network", "parameters"]
-    header += ["images seen in the whole run"]
+    header = ["dataset", "viewpoints", "matched at %", "network", "parameters"]
+    header += ["training images seen in the whole run"]
     header += ["familiar accuracy %", "novel accuracy %"]
     header += ["paper, smallNORB, familiar %", "paper, smallNORB, novel %"]
     return markdown_table(header, lines) + "\n\n" + reached(rows)
 
 
 def reached(rows: Sequence[Row]) -> str:
-    """Whether the matched accuracies are the paper's, in a sentence for each panel."""
+    """Whether the matched accuracies are the paper's, in one sentence per panel."""
     said = []
     for (data, views), panel in panels(rows).items():
         levels = [level for level, _ in comparisons(panel, target(views))]
         where = f"{NAMES[data]}, {views}: "
         if levels[0] >= target(views):
-            said.append(f"{where}matched where the paper does, at {target(views)} %.")
+            said.append(f"{where}matched at the paper's {target(views)} %.")
             continue
         text = f"{where}not every network reaches the paper's {target(views)} %, so they are "
         text += f"matched at {levels[0]:.2f} %, the highest familiar accuracy that all reach"
         if len(levels) > 1:
-            text += f"; without the network that holds the others back, at {levels[1]:.2f} %"
+            text += f"; without the slowest network, at {levels[1]:.2f} %"
         said.append(f"{text}.")
     return "\n".join(f"- {text}" for text in said)
 
 
 def figure(rows: Sequence[Row], _: str) -> "Figure":
-    """Novel against familiar accuracy while the networks learn, and the paper's points."""
+    """Novel against familiar accuracy during training, and the paper's points."""
     sets = list(dict.fromkeys(row["data"] for row in rows))
     known = panels(rows)
     drawn = new_figure(2 * COLUMN, 3.0 * len(sets))
@@ -235,7 +235,7 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
 
 
 def draw(ax: "Axes", rows: Sequence[Row], views: str) -> None:
-    """A line for each network and seed, a mark where it is read off, and the paper's points."""
+    """One line per network and seed, a marker at the matched test, and the paper's points."""
     names = list(dict.fromkeys(PRINTED.values()))
     for model, runs in models(rows).items():
         colour, _ = style_of(names.index(PRINTED[model]))
@@ -248,7 +248,7 @@ def draw(ax: "Axes", rows: Sequence[Row], views: str) -> None:
         for each in runs:
             colour, marker = style_of(names.index(PRINTED[each["model"]]))
             ax.plot(*at_level(each, level), marker, ms=5, color=colour)
-        ax.axvline(level, lw=0.6, ls=":", color="0.4", label="matched here")
+        ax.axvline(level, lw=0.6, ls=":", color="0.4", label="matched level")
     for number, (name, point) in enumerate(paper()["viewpoints"][views].items()):
         colour, marker = style_of(names.index(name) if name in names else len(names) + number)
         style: dict[str, Any] = {"mfc": "none", "mec": colour, "ls": "none"}
@@ -263,9 +263,10 @@ def draw(ax: "Axes", rows: Sequence[Row], views: str) -> None:
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:
-    """Whether M2 is better at novel viewpoints than those that it is matched with.
+    """Whether M2 is better at novel viewpoints than the networks it is matched with.
 
-    By more than the standard deviations, of the seeds and of so many test images together.
+    The difference must exceed the standard deviations over seeds plus those due to the number of
+    test images.
     """
     answers, evidence = [], []
     for (data, views), panel in panels(rows).items():
@@ -285,7 +286,7 @@ def finding(rows: Sequence[Row]) -> Finding | None:
                 shown = ", ".join(f"{SHOWN[m]} {spread.mean:.2f}" for m, spread in novel.items())
                 where = f"{views}, {NAMES[data]}, matched at {level:.2f}"
                 evidence.append(f"{where}: {shown} % of {images:,} images")
-    claim = "where networks do equally well on familiar viewpoints, M2 does best on novel ones."
+    claim = "at equal accuracy on familiar viewpoints, M2 is the most accurate on novel ones."
     return judge(claim, answers, evidence)
 
 
@@ -297,16 +298,16 @@ EXPERIMENT = Experiment(
     finding=finding,
     seeds={"smoke": (0,), "quick": (0,), "night": (0, 1, 2), "full": (0, 1, 2)},
     notes="""\
-`rendered-norb` are computed pictures of other toys in the views of smallNORB: its numbers stand
-beside the paper's, which are of smallNORB, and are not to be compared with them. The familiar
-accuracy is that of the familiar viewpoints of the test toys. Each number is of the first test that
-reaches the accuracy in the column "matched at", so it may lie a little above it; the dots of the
-figure are all tests. The paper calls its network "Ours" here; its 246K parameters are those that it
-prints for M2 on smallNORB. STAR-CAPS is the paper's alone. In the full budget the EM network trains
-as long as the others, which is far shorter than its authors trained; in the quick one it is a
-smaller network that sees far fewer images, in smaller batches, since it is slow without a GPU.
+`rendered-norb` consists of synthetic images of other objects in the views of smallNORB. Our numbers
+are listed next to the paper's, which are on smallNORB, but cannot be compared with them. Familiar
+accuracy is measured on the familiar viewpoints of the test objects. Each number is from the first
+test that reaches the accuracy in the column "matched at", so it may be slightly above it; the dots
+in the figure are all tests. The paper calls its network "Ours" here; its 246K parameters are those
+printed for M2 on smallNORB. STAR-CAPS is only in the paper. In the full budget the EM network
+trains as long as the others, which is far shorter than in its own paper; in the quick budget it is
+a smaller network that sees far fewer images, in smaller batches, since it is slow without a GPU.
 Runs with 2,000, 3,600 and 8,000 images in batches of 16, 8 and 8 were tried first and stayed near
-a third of familiar accuracy; batches of 16 had the lower training error. The quick budget leaves
-augmentation out and takes a third of the recipe's learning rate for M2. Both were chosen by single
-short runs on 900 rendered pairs; their test toys are those of the test split.""",
+a third of familiar accuracy; batches of 16 had lower training error. The quick budget uses no
+augmentation and a third of the recipe's learning rate for M2. Both were chosen with single short
+runs on 900 rendered pairs, tested on the objects of the test split.""",
 )

@@ -113,7 +113,7 @@ def finished_run(path: Path) -> tuple[TrainSettings, dict[str, Any]]:
     folder = RunFolder(path)
     settings, result = folder.settings, folder.result
     if settings is None:
-        raise ValueError(f"{path} holds no run; give the --out folder of `clustercaps train`")
+        raise ValueError(f"{path} contains no run; give the --out folder of `clustercaps train`")
     if result is None:
         raise ValueError(
             f"the run in {path} is not finished: clustercaps train --resume --out {path}"

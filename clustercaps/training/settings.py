@@ -1,6 +1,6 @@
-"""What a run does: every setting, and what is refused before any work starts.
+"""The settings of a run, and the checks that reject invalid ones before any work starts.
 
-Imports nothing heavy, so that `clustercaps train --help` answers at once.
+Imports nothing heavy, so that `clustercaps train --help` is fast.
 """
 
 import dataclasses
@@ -15,73 +15,76 @@ from clustercaps.utils.errors import at_least, unknown
 
 
 def setting(help: str, default: Any = dataclasses.MISSING) -> Any:
-    """A field with the sentence that `--help` shows."""
+    """A field with its `--help` text."""
     return field(default=default, metadata={"help": help})
 
 
-# "paper": as the network's own paper; "fast": few epochs; "strong": the lowest error we know how
-# to reach.
+# "paper": as in the network's paper; "fast": few epochs; "strong": the lowest error we know how to
+# reach.
 RECIPE_NAMES = ("paper", "fast", "strong")
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """All that decides the outcome of a run."""
+    """Everything that determines the result of a run."""
 
     model: str = setting("a name from `clustercaps models`")
     data: str = setting("a name from `clustercaps data list`, or folder:PATH")
-    recipe: str = setting("what the settings below start from: paper, fast or strong")
-    epochs: int = setting("passes over the training images")
-    batch_size: int = setting("images in a step, over all processes", 64)
+    recipe: str = setting("defaults of the settings below: paper, fast or strong")
+    epochs: int = setting("passes over the training set")
+    batch_size: int = setting("images per step, over all processes", 64)
     lr: float = setting("peak learning rate", 0.1)
     optimizer: str = setting(
-        "sgd, adam, adamw, rmsprop, radam, or muon: orthogonalised momentum for convolutions, "
-        "AdamW for the rest",
+        "sgd, adam, adamw, rmsprop, radam, or muon (orthogonalised momentum for convolutions, "
+        "AdamW for the rest)",
         "sgd",
     )
-    adamw_lr: float = setting("muon: peak learning rate of what AdamW trains", 2e-3)
+    adamw_lr: float = setting("muon: peak learning rate of the AdamW parameters", 2e-3)
     schedule: str = setting(
-        "step: falls by lr_decay at each of the drops; cosine or linear: to 0; exponential: by "
-        "lr_decay every decay_epochs, smoothly; constant",
+        "step: multiply by lr_decay at each of the drops; cosine or linear: decay to 0; "
+        "exponential: decay smoothly by lr_decay every decay_epochs; constant",
         "step",
     )
-    lr_decay: float = setting("factor of the schedules step and exponential", 0.1)
-    drops: str = setting("step: shares of the run after which the rate falls", "1/3,2/3")
-    decay_epochs: float = setting("exponential: epochs in which it falls by lr_decay", 1.0)
-    lr_floor: float = setting("exponential: smallest learning rate", 0.0)
-    warmup_epochs: float = setting("epochs in which the learning rate rises from 0", 0.0)
+    lr_decay: float = setting("decay factor of the step and exponential schedules", 0.1)
+    drops: str = setting("step: fractions of the run at which the rate drops", "1/3,2/3")
+    decay_epochs: float = setting("exponential: epochs per factor of lr_decay", 1.0)
+    lr_floor: float = setting("exponential: minimum learning rate", 0.0)
+    warmup_epochs: float = setting("epochs of linear warm-up from 0", 0.0)
     momentum: float = setting("momentum of sgd and muon", 0.0)
-    nesterov: bool = setting("Nesterov's form of momentum", False)
+    nesterov: bool = setting("use Nesterov momentum", False)
     weight_decay: float = setting("L2 penalty on all parameters; decoupled in adamw and muon", 5e-4)
-    label_smoothing: float = setting("probability spread over all classes", 0.0)
-    clip_norm: float = setting("largest norm of the gradient; 0 for no limit", 0.0)
+    label_smoothing: float = setting("label smoothing", 0.0)
+    clip_norm: float = setting("maximum gradient norm; 0 for no clipping", 0.0)
     average: float = setting(
-        "decay of a running average of the weights, which is then what is tested; 0 for none", 0.0
+        "decay of an exponential moving average of the weights, which is then tested; 0 for none",
+        0.0,
     )
-    augment: bool = setting("the paper's random jitter, crop and flip", True)
+    augment: bool = setting("random jitter, crop and flip, as in the paper", True)
     flips: str = setting(
-        "random, or alternating: every image is mirrored in every other epoch", "random"
+        "random, or alternating: every image is flipped in every other epoch", "random"
     )
     erase: float = setting(
         "probability that a rectangle of a training image is replaced by noise", 0.0
     )
-    validate: bool = setting("train on four fifths and test on the validation fifth", False)
-    limit: int = setting("train on this many images, evenly from all classes; 0 for all", 0)
+    validate: bool = setting("hold out a fifth of the training set and test on it", False)
+    limit: int = setting("train on this many images, balanced over classes; 0 for all", 0)
     epoch_images: int = setting(
-        "images in an epoch, drawn anew for each, to test more often; 0 for all", 0
+        "images per epoch, sampled again for each, to test more often; 0 for all", 0
     )
-    test_limit: int = setting("test on this many, likewise: the same in every test; 0 for all", 0)
+    test_limit: int = setting(
+        "test on this many images, balanced over classes, always the same; 0 for all", 0
+    )
     views: str = setting(
-        "azimuth or elevation: train and test on its familiar viewpoints, and test on the novel "
-        "ones too; sets of toys only",
+        "azimuth or elevation: train and test on familiar viewpoints, and also test on novel "
+        "ones; smallnorb and rendered-norb only",
         "",
     )
-    seed: int = setting("seed of weights, order and augmentation", 0)
+    seed: int = setting("seed of initial weights, image order and augmentation", 0)
     precision: str = setting("float32 or bf16 (mixed)", "float32")
-    accumulate: int = setting("parts that a step's batch is computed in, to save memory", 1)
+    accumulate: int = setting("gradient accumulation: split each batch into this many parts", 1)
     test_every: int = setting("epochs between tests; the last epoch is always tested", 1)
     img_size: int = setting(
-        "height and width of the images that the network sees (default: what it was made for)", 0
+        "height and width of the network's input (default: the size it was designed for)", 0
     )
     model_settings: dict[str, Any] = field(default_factory=dict)
 
@@ -127,10 +130,10 @@ class TrainSettings:
         check_drops(self.drops)
         if self.momentum and self.optimizer not in ("sgd", "muon"):
             raise ValueError(
-                f"momentum is for sgd and muon, not for {self.optimizer}; leave it out"
+                f"momentum is not supported by {self.optimizer}; remove it, or use sgd or muon"
             )
         if self.nesterov and not self.momentum:
-            raise ValueError("nesterov needs momentum > 0; set momentum 0.9 or drop nesterov")
+            raise ValueError("nesterov needs momentum > 0; set momentum=0.9 or remove nesterov")
         if self.warmup_epochs >= self.epochs:
             raise ValueError(
                 f"warmup_epochs ({self.warmup_epochs}) must be less than epochs ({self.epochs})"
@@ -141,32 +144,33 @@ class TrainSettings:
             )
         if self.views and (is_streamed(self.data) or not info(self.data).stereo):
             raise ValueError(
-                f"viewpoints of {self.data} are not known; views is for smallnorb and rendered-norb"
+                f"views is not supported by {self.data}; use smallnorb or rendered-norb"
             )
         if self.views and self.validate:
-            raise ValueError("views tests on the test split, which validate leaves alone; give one")
+            raise ValueError("views tests on the test set, validate does not; set only one of them")
         if not is_streamed(self.data):
             info(self.data)
         elif not self.augment:
             raise ValueError(
-                f"{self.data} is cropped and flipped while it is read; augment cannot be off"
+                f"augment=False is not supported by {self.data}: images are cropped and flipped "
+                "while they are read"
             )
         if (self.erase or self.flips != "random") and (is_streamed(self.data) or not self.augment):
-            raise ValueError("erase and flips change the augmentation of datasets in memory only")
+            raise ValueError("erase and flips need augment and a dataset in memory")
         for name in ("num_classes", "in_chans", "img_size"):
             if name in self.model_settings:
-                raise ValueError(f"{name} follows from the data; it cannot be set for the network")
+                raise ValueError(f"{name} is determined by the dataset; remove it")
 
     @property
     def usual_side(self) -> int:
-        """What `img_size` 0 stands for."""
+        """The side that `img_size=0` means."""
         from clustercaps.data.catalogue import is_streamed
 
         return 224 if is_streamed(self.data) else 32
 
     @property
     def side(self) -> int:
-        """Height and width of the images that the network sees."""
+        """Height and width of the network's input."""
         return self.img_size or self.usual_side
 
     def to_json(self) -> str:
@@ -175,7 +179,7 @@ class TrainSettings:
 
 
 def resolve(model: str, data: str, recipe: str | None = None, **overrides: Any) -> TrainSettings:
-    """A recipe with some of its settings changed; unknown names are refused."""
+    """A recipe with some of its settings overridden; unknown names are rejected."""
     from clustercaps.data.catalogue import published_name
     from clustercaps.models.registry import get_preset
 
@@ -192,7 +196,7 @@ def resolve(model: str, data: str, recipe: str | None = None, **overrides: Any) 
 
 
 def differs_from_published(settings: TrainSettings) -> str:
-    """How dataset or image size differ from the published ones, in a line; empty if they do not."""
+    """How dataset or image size differ from the published ones; empty if they do not."""
     from clustercaps.models.registry import get_preset
     from clustercaps.utils.sizes import show_size
 
@@ -210,13 +214,13 @@ def differs_from_published(settings: TrainSettings) -> str:
 
 
 def check_drops(text: str) -> None:
-    """Refuse drops that are not shares of the run, such as "1/3,2/3"."""
+    """Reject drops that are not fractions of the run, such as "1/3,2/3"."""
     try:
         good = all(0 < Fraction(part) < 1 for part in text.split(",") if part)
     except (ValueError, ZeroDivisionError):
         good = False
     if not good:
-        raise ValueError(f'drops must be shares of the run such as "1/3,2/3", got {text!r}')
+        raise ValueError(f'drops must be fractions of the run such as "1/3,2/3", got {text!r}')
 
 
 def from_json(text: str, source: str) -> TrainSettings:
@@ -224,11 +228,11 @@ def from_json(text: str, source: str) -> TrainSettings:
     try:
         return TrainSettings(**json.loads(text))
     except (TypeError, ValueError, KeyError) as error:
-        raise ValueError(f"{source} does not hold the settings of a run: {error}") from error
+        raise ValueError(f"{source} does not contain valid run settings: {error}") from error
 
 
 def check_types(settings: TrainSettings) -> None:
-    """Refuse values of the wrong type; an int may stand for a float, as in JSON."""
+    """Reject values of the wrong type; an int is accepted as a float, as in JSON."""
     hints = typing.get_type_hints(TrainSettings)
     for each in dataclasses.fields(settings):
         value, expected = getattr(settings, each.name), hints[each.name]

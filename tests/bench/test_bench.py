@@ -119,8 +119,8 @@ def test_quick_end_to_end(
     ("arguments", "message"),
     [
         (["--models", "m9"], "unknown model 'm9'"),
-        (["--models", "m1", "--all"], "give one of them"),
-        (["scaling", "--models", "m1,m2"], "about one network"),
+        (["--models", "m1", "--all"], "exclude each other"),
+        (["scaling", "--models", "m1,m2"], "takes one network"),
         (["--batch", "0"], "--batch must be an integer of at least 1"),
     ],
 )

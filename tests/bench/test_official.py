@@ -38,4 +38,4 @@ def test_cases_it_cannot_do_are_refused(case: Case, message: str, tmp_path: Path
 def test_only_networks_are_compared(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", word, "--quick", "--official", "somewhere"]) == 2
     err = capsys.readouterr().err
-    assert f"bench {word} has no use for --official; leave it out, or run bench models" in err
+    assert f"--official is not supported by bench {word}; remove it, or run bench models" in err

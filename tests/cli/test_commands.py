@@ -88,7 +88,7 @@ def test_predict_errors(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     for arguments, complaint in [
         ([str(run), str(tmp_path / "none.png")], "no image at"),
         ([str(run), str(broken)], "not a readable image"),
-        ([str(tmp_path), str(broken)], "holds no run"),
+        ([str(tmp_path), str(broken)], "contains no run"),
     ]:
         assert main(["predict", *arguments]) == 2
         err = capsys.readouterr().err
@@ -124,7 +124,7 @@ def test_compare(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.count("fashion-mnist-mini") == 2
     assert figure.exists()
     assert main(["compare", str(tmp_path)]) == 2
-    assert "holds no run" in capsys.readouterr().err
+    assert "contains no run" in capsys.readouterr().err
 
 
 def test_a_folder_of_pictures_can_be_trained_on(
@@ -176,10 +176,10 @@ def test_bad_flags_are_refused_before_any_work(
     out = tmp_path / "run"
     for flags, complaint in [
         (["m1", "--set", "vots=3"], "did you mean 'votes'"),
-        (["m1", "--set", "votes"], "--set takes NAME=VALUE"),
+        (["m1", "--set", "votes"], "--set expects NAME=VALUE"),
         (["m1", "--track", "wandb"], "pip install wandb"),
         (["m1", "--epochs", "0"], "epochs must be an integer of at least 1"),
-        ([], "give a model"),
+        ([], "name a model"),
     ]:
         assert main(["train", *flags, "--out", str(out)]) == 2
         assert complaint in capsys.readouterr().err

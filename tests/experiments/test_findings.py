@@ -32,10 +32,10 @@ def test_a_difference_within_chance_is_none() -> None:
     ("answers", "verdict"),
     [
         ([True, True], "holds"),
-        ([True, None], "holds in part"),
-        ([True, False], "holds in part"),
+        ([True, None], "partly holds"),
+        ([True, False], "partly holds"),
         ([False, False], "does not hold"),
-        ([None, False], "is not seen"),
+        ([None, False], "inconclusive"),
     ],
 )
 def test_verdict(answers: list[bool | None], verdict: str) -> None:
@@ -98,7 +98,7 @@ def test_viewpoints_compare_where_networks_are_matched() -> None:
     assert "matched at 80.00: M2 70.00, CNN 60.00 % of 10,000 images" in better.evidence
     # Of so few images, ten in a hundred more may be chance.
     few = judge([run("m2", "40 70", 50), run("viewpoint_cnn", "45 60", 50)])
-    assert verdict_of(few) == "is not seen"
+    assert verdict_of(few) == "inconclusive"
     assert judge([run("m2", "40 70")]) is None
 
 
@@ -108,7 +108,7 @@ def test_affine_needs_both_units() -> None:
         for model, equal, doubled in (("affine_capsules", 0.1, 0.2), ("affine_cnn", 0.3, 0.1))
     ]
     found = affine.finding(rows)
-    assert verdict_of(found) == "holds in part"
+    assert verdict_of(found) == "partly holds"
 
 
 def test_weights_must_tell_classes_apart_in_every_dimension() -> None:
@@ -121,6 +121,6 @@ def test_weights_must_tell_classes_apart_in_every_dimension() -> None:
 def test_dimensions_must_stand_out_twice_as_often_as_by_chance() -> None:
     judge = get_experiment("disentangle").finding
     row = {"cell": "class_capsules", "seed": 0}
-    for fraction, verdict in ((0.2, "holds"), (0.08, "is not seen"), (0.04, "does not hold")):
+    for fraction, verdict in ((0.2, "holds"), (0.08, "inconclusive"), (0.04, "does not hold")):
         found = judge([{**row, "above_random_fraction": fraction}])
         assert verdict_of(found) == verdict

@@ -97,8 +97,8 @@ def test_results_of_other_settings_are_refused(
     toy.settings["epochs_of_toy"] = 4
     assert reproduce(tmp_path, "--seeds", "1") == 2
     err = capsys.readouterr().err
-    assert "toy-quick.csv holds b/one, seed 0, made with other settings" in err
-    assert "epochs_of_toy was 3, now 4; move the file away" in err
+    assert "toy-quick.csv contains b/one, seed 0, with other settings" in err
+    assert "epochs_of_toy was 3, now 4; move the file," in err
     assert (tmp_path / "toy-quick.csv").read_text() == before
     assert reproduce(tmp_path, "--seeds", "0", "--fresh") == 0
     stored = [json.loads(row["settings"]) for row in read_rows(tmp_path / "toy-quick.csv")]
@@ -112,10 +112,12 @@ def test_a_cell_that_is_gone_is_refused(
     assert reproduce(tmp_path, "--seeds", "0") == 0
     path.write_text(path.read_text().replace("a/two,", "a/three,"))
     assert reproduce(tmp_path) == 2
-    assert "holds the cell 'a/three', which this version does not have" in capsys.readouterr().err
+    assert (
+        "contains the cell 'a/three', which this version does not have" in capsys.readouterr().err
+    )
     path.write_text("model,value\nm1,3\n")
     assert reproduce(tmp_path) == 2
-    assert "is not a file of `clustercaps reproduce`" in capsys.readouterr().err
+    assert "was not written by `clustercaps reproduce`" in capsys.readouterr().err
 
 
 def test_a_new_setting_at_its_default_is_no_change(tmp_path: Path) -> None:
@@ -146,10 +148,10 @@ def test_missing_data_leaves_the_rest(
     assert reproduce(tmp_path) == 1
     assert toy.measured == [("a/two", seed) for seed in (0, 1, 2)]
     err = capsys.readouterr().err
-    assert "left out: b/one\nsvhn: no route works\nTry `clustercaps data get svhn`" in err
+    assert "skipped: b/one\nsvhn: no route works\nTry `clustercaps data get svhn`" in err
     # The set was tried for one seed and not for the others.
     assert err.count("b/one, seed") == 1
-    assert "Done: 3 of 6" in (tmp_path / "toy-quick.md").read_text()
+    assert "Completed: 3 of 6" in (tmp_path / "toy-quick.md").read_text()
 
 
 def test_a_signal_ends_with_its_exit_code_and_the_way_to_go_on(
@@ -157,7 +159,7 @@ def test_a_signal_ends_with_its_exit_code_and_the_way_to_go_on(
 ) -> None:
     toy.failure = Stopped(2, tmp_path, 0, 7)
     assert reproduce(tmp_path) == 130
-    assert "give the same command again" in capsys.readouterr().out
+    assert "run the same command again" in capsys.readouterr().out
     toy.failure = None
     assert reproduce(tmp_path) == 0
     assert len(toy.measured) == 6
@@ -193,7 +195,7 @@ def test_list_without_a_name_lists_everything(capsys: pytest.CaptureFixture[str]
     [
         (["ablatoin"], "unknown experiment 'ablatoin'; did you mean 'ablation'? known: ablation, "),
         (["ablation", "--cell", "m9/x"], "unknown cell of ablation 'm9/x'"),
-        ([], "give an experiment: parameters, recipe"),
+        ([], "name an experiment (parameters, recipe"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -35,7 +35,7 @@ def test_smoke(name: str, tmp_path: Path) -> None:
         assert row["parameters"] > 1000
         assert 0 <= row.get("test_error", 0) <= 100
     text = path.with_suffix(".md").read_text()
-    for expected in ("| --- |", "- Machine: ", f"Done: {len(cells)} of {len(cells)}"):
+    for expected in ("| --- |", "- Machine: ", f"Completed: {len(cells)} of {len(cells)}"):
         assert expected in text
     with Image.open(path.with_suffix(".png")) as figure:
         assert min(figure.size) > 300

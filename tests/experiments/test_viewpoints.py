@@ -71,7 +71,7 @@ def test_every_number_of_the_section_is_in_the_results(budget: str, tmp_path: Pa
             store.add(row)
     rows = read_rows(store.path)
     text = fragment("viewpoints", experiment, budget, rows)
-    assert "rendered toys (not smallNORB)" in text
+    assert "rendered objects (not smallNORB)" in text
     assert ("| smallNORB |" in text) == (budget == "full")
     assert "the highest familiar accuracy that all reach" in text
     assert "tested often" in text
@@ -83,7 +83,7 @@ def test_every_number_of_the_section_is_in_the_results(budget: str, tmp_path: Pa
     assert [n for n, unit, scale in stated if not is_known(n, unit, scale, without)]
     titles = [ax.get_title() for ax in experiment.figure(rows, budget).axes]
     assert len(titles) == (4 if budget == "full" else 2)
-    assert "azimuth, rendered toys (not smallNORB)" in titles
+    assert "azimuth, rendered objects (not smallNORB)" in titles
 
 
 def test_all_networks_of_a_comparison_see_the_same_images() -> None:

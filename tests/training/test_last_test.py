@@ -132,7 +132,7 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
 
 
 def test_unfinished_runs_have_no_figures(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="holds no run"):
+    with pytest.raises(ValueError, match="contains no run"):
         draw_run(tmp_path)
     (tmp_path / "settings.json").write_text(tiny().to_json())
     with pytest.raises(ValueError, match="is not finished: clustercaps train --resume --out"):

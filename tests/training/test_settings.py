@@ -127,7 +127,7 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_settings_file_of_another_kind() -> None:
-    with pytest.raises(ValueError, match=r"here\.json does not hold the settings"):
+    with pytest.raises(ValueError, match=r"here\.json does not contain valid run settings"):
         from_json(json.dumps({"model": "m1"}), "here.json")
 
 

@@ -1,4 +1,4 @@
-"""What an experiment is: cells that are measured once per seed, a table and a figure of them."""
+"""Experiments: cells that are measured once per seed, and a table and figure of the results."""
 
 import hashlib
 import json
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
     from clustercaps.experiments.harness.findings import Finding
 
-# A line of the results: the columns of one cell and one seed.
+# A row of the results: the columns of one cell and one seed.
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Workspace:
-    """Where a measurement may write, and what it has to work with.
+    """Where a measurement may write, and what it can use.
 
     Args:
-        folder: Of this cell and seed; what an interrupted measurement left is still there.
-        data_dir: Folder with the official files of the data, if not the cache.
-        workers: Processes that read streamed images.
-        fresh: Start anew, whatever is in the folder.
+        folder: Folder of this cell and seed; keeps the files of an interrupted measurement.
+        data_dir: Folder with the official files of the dataset, if not the cache.
+        workers: Data loading processes for streamed images.
+        fresh: Start over, whatever is in the folder.
     """
 
     folder: Path
@@ -36,16 +36,16 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Cell:
-    """One training or measurement of an experiment, repeated for each seed.
+    """One training run or measurement of an experiment, repeated for each seed.
 
     Args:
-        id: Its name, which never changes, such as "m1/cifar10".
-        settings: All that decides the outcome but the seed, as JSON would hold it.
-        measure: Seed and workspace to the columns of its row.
-        data: The image set that it needs, if any.
-        defaults: What settings mean that an older result does not know.
-        seeded: Whether the seed changes the outcome; if not, only seed 0 is measured.
-        seeds: Of this cell alone, where it gets fewer or more than the budget's.
+        id: Permanent name, such as "m1/cifar10".
+        settings: Everything that determines the result except the seed; JSON-serialisable.
+        measure: Maps seed and workspace to the columns of the row.
+        data: The required dataset, if any.
+        defaults: Values of settings that are missing from older results.
+        seeded: Whether the seed affects the result; if not, only seed 0 is measured.
+        seeds: Seeds of this cell, if not those of the budget.
     """
 
     id: str
@@ -58,11 +58,11 @@ class Cell:
 
     @cached_property
     def hash(self) -> str:
-        """Twelve digits that change with any setting."""
+        """Twelve hex digits that identify the settings."""
         return settings_hash(self.settings)
 
     def changes(self, stored: Mapping[str, Any]) -> list[str]:
-        """How settings of an earlier result differ from this cell's, in words."""
+        """Descriptions of how the settings of a stored result differ from this cell's."""
         before = {**self.defaults, **stored}
         return [
             f"{name} was {before.get(name)!r}, now {self.settings.get(name)!r}"
@@ -72,7 +72,7 @@ class Cell:
 
 
 def settings_hash(settings: Mapping[str, Any]) -> str:
-    """Twelve digits that change with any setting, and not with their order."""
+    """Twelve hex digits that identify the settings, regardless of their order."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -81,13 +81,13 @@ class Experiment:
     """A table or figure of the paper.
 
     Args:
-        title: A heading.
-        cells: What is measured, for a budget's name.
-        table: The results of a budget as Markdown, the paper's numbers beside ours.
+        title: Heading of its section.
+        cells: Maps the name of a budget to the cells to measure.
+        table: The results of a budget as Markdown, with the paper's numbers next to ours.
         figure: The same as a figure.
-        finding: Whether the results agree with what the paper says.
+        finding: Whether the results agree with the paper's claim.
         notes: Where we differ from the paper, and why; Markdown.
-        seeds: Of every budget.
+        seeds: Seeds of every budget.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""How many parameters every network has, beside what the paper prints."""
+"""Parameter counts of every network, next to those printed in the paper."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from clustercaps.models import list_models
 from clustercaps.models.peers import PEERS
 from clustercaps.models.registry import count_parameters
 
-# Data set -> what it asks of a network.
+# Dataset -> the arguments of a network for it.
 TASKS: dict[str, dict[str, Any]] = {
     "cifar10": {"in_chans": 3, "num_classes": 10},
     "svhn": {"in_chans": 3, "num_classes": 10},
@@ -21,7 +21,7 @@ CLASSIFIERS = ("m1", "m2", "m3", "m4", "s1", "s2", "s3", "s4", "baseline_cnn")
 
 @dataclass(frozen=True)
 class Count:
-    """One network on one data set: the count, what the paper prints, and whether they agree."""
+    """One network on one dataset: the count, the printed count, and whether they agree."""
 
     parameters: int
     printed: str | None = None
@@ -32,15 +32,15 @@ class Count:
 
 
 NOTES = {
-    "*": "The paper's count has a 10-way head, though smallNORB has 5 classes; its S1, S3 and CNN "
-    "have the 5-way head. Ours is 5-way by default; num_classes=10 gives the paper's.",
-    "+": "The paper's count does not fit the network with any head; on Fashion-MNIST, S3 should "
+    "*": "The paper counts a 10-way head although smallNORB has 5 classes; its S1, S3 and CNN "
+    "have a 5-way head. Ours is 5-way by default; num_classes=10 gives the paper's count.",
+    "+": "The paper's count does not match the network with any head; on Fashion-MNIST, S3 should "
     "read 668K. The 686K printed there is its count on CIFAR-10.",
 }
 
 
 def printed_counts() -> dict[str, dict[str, str]]:
-    """The paper's printed parameter counts, by network and data set."""
+    """The paper's printed parameter counts, by network and dataset."""
     counts: dict[str, dict[str, str]] = paper()["parameters"]
     return counts
 
@@ -53,13 +53,13 @@ def split_printed(printed: str) -> tuple[int, float]:
 
 
 def fits(count: int, printed: str) -> bool:
-    """Whether `printed` is `count`, rounded or cut off at its last digit."""
+    """Whether `printed` is `count`, rounded or truncated to its last digit."""
     digits, step = split_printed(printed)
     return digits in (round(count / step), int(count / step))
 
 
 def classifier_count(name: str, data: str) -> Count:
-    """The count of a classifier on a data set, marked where the paper's does not fit."""
+    """The count of a classifier on a dataset, marked if the paper's does not match."""
     count = count_parameters(name, **TASKS[data])
     printed = printed_counts()[name].get(data)
     if printed is None or fits(count, printed):
@@ -69,17 +69,17 @@ def classifier_count(name: str, data: str) -> Count:
 
 
 def classifier_table() -> dict[str, dict[str, Count]]:
-    """Every classifier of the paper's main table on every data set."""
+    """Every classifier of the paper's main table on every dataset."""
     return {name: {data: classifier_count(name, data) for data in TASKS} for name in CLASSIFIERS}
 
 
 def peer_networks() -> dict[str, Count]:
-    """The networks of other papers as they are registered."""
+    """The networks of other papers, with their default settings."""
     return {name: Count(count_parameters(name)) for name in PEERS}
 
 
 def other_networks() -> dict[str, Count]:
-    """The remaining networks of the paper as they are registered."""
+    """The remaining networks of the paper, with their default settings."""
     counts = {}
     for name in list_models():
         if name not in CLASSIFIERS and name not in PEERS:

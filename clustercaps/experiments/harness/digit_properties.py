@@ -1,6 +1,6 @@
-"""Properties of a drawn digit that people name when they look at it, from its ink alone.
+"""Visible properties of a digit, computed from its pixels.
 
-All are smooth in the grey values, so that a small change of the drawing is a small change of them.
+All are smooth in the pixel values: a small change of the image changes them only slightly.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from torch import Tensor
 from clustercaps.utils.progress import with_bar
 
 PROPERTIES = ("thickness", "slant", "width", "height", "area")
-# Side of a bar over the standard deviation of its ink along that side.
+# Length of a uniform bar over the standard deviation of its ink along its length.
 BAR = 12**0.5
 
 
@@ -22,12 +22,12 @@ def measure_properties(
     """Thickness, slant, width, height and area, in this order.
 
     Area is the sum of the ink in pixels. Thickness is twice the area over the length of the outline
-    (the ink's total variation), which is the width of a long stroke. Slant is how far a row lies to
-    the right of the row below it, in pixels. Height is that of a bar whose ink is spread as widely;
-    width the same after the slant is taken out.
+    (the total variation of the ink), which is the width of a long stroke. Slant is the offset of a
+    row to the right of the row below it, in pixels. Height is that of a uniform bar with the same
+    spread of ink; width is the same after removing the slant.
 
     Args:
-        images: Drawings, 0 for paper and 1 for ink.
+        images: Images, 0 for background and 1 for ink.
     """
     ink = images[:, 0].double()
     rows, columns = (torch.arange(n, dtype=ink.dtype, device=ink.device) for n in ink.shape[1:])
@@ -39,7 +39,7 @@ def measure_properties(
     y = rows[:, None] - mean(rows[:, None])[:, None, None]
     x = columns - mean(columns.expand(ink.shape[1], -1))[:, None, None]
     var_y = mean(y.square()).clamp(min=1e-6)
-    # Rows count downwards, and a digit leans to the right when its top does.
+    # Rows count downwards; a digit slants to the right if its top does.
     slant = -mean(x * y) / var_y
     upright = x + slant[:, None, None] * y
     width, height = BAR * mean(upright.square()).sqrt(), BAR * var_y.sqrt()
@@ -47,10 +47,10 @@ def measure_properties(
 
 
 def outline(ink: Float[Tensor, "batch height width"]) -> Float[Tensor, " batch"]:
-    """Total variation: the sum of the gradient's length, with paper around the picture.
+    """Total variation: the sum of the gradient norms, with background around the image.
 
     Args:
-        ink: 0 for paper and 1 for ink.
+        ink: 0 for background and 1 for ink.
     """
     padded = torch.nn.functional.pad(ink, (1, 1, 1, 1))
     across = padded[:, :-1, 1:] - padded[:, :-1, :-1]
@@ -64,26 +64,26 @@ def effects(
     directions: Float[Tensor, "directions dim"],
     scale: Float[Tensor, "5"],
 ) -> Float[Tensor, "batch directions 5"]:
-    """How much properties change from one end of a direction to the other, in units of `scale`.
+    """Change of the properties from one end of a direction to the other, in units of `scale`.
 
     Args:
-        draw: Capsules [batch, dim] to images.
-        capsules: Of the class of each image.
-        directions: From the middle to the far end; the near end is as far the other way.
+        draw: Decodes capsules [batch, dim] to images.
+        capsules: The capsule of each image's class.
+        directions: From the capsule to one end; the other end is opposite.
         scale: Standard deviation of each property over real images.
     """
     changes = [
         measure_properties(draw(capsules + way)) - measure_properties(draw(capsules - way))
-        for way in with_bar(list(directions), "drawing")
+        for way in with_bar(list(directions), "reconstructing")
     ]
     return torch.stack(changes, 1) / scale
 
 
 def concentration(effect: Float[Tensor, "*any 5"]) -> Float[Tensor, "*any"]:
-    """The largest of the five effects over their sum: 1 if one property moves, 1/5 if all do.
+    """The largest of the five effects over their sum: 1 for a single property, 1/5 if all equal.
 
     Args:
-        effect: Of any sign.
+        effect: Effects, of any sign.
     """
     size = effect.abs()
     return size.amax(-1) / size.sum(-1).clamp(min=1e-12)

@@ -1,4 +1,4 @@
-"""What the paper says, and what our numbers say about it."""
+"""Claims of the paper, and whether our results support them."""
 
 import math
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from clustercaps.experiments.harness.spread import Spread
 
 @dataclass(frozen=True)
 class Finding:
-    """A statement of the paper, beside results that speak for or against it.
+    """A claim of the paper, and our results for or against it.
 
     Args:
         claim: What the paper says or shows, as a sentence.
-        answers: Whether each comparison agrees; None if it is too close to tell.
+        answers: Whether each comparison agrees; None if the difference is within the noise.
         evidence: The numbers compared, as a sentence.
     """
 
@@ -23,25 +23,25 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """In a few words."""
+        """The verdict in a few words."""
         if all(self.answers):
             return "holds"
         if any(self.answers):
-            return "holds in part"
+            return "partly holds"
         if all(answer is False for answer in self.answers):
             return "does not hold"
-        return "is not seen"
+        return "inconclusive"
 
 
 def below(ours: Spread, others: Spread, *, chance: float = 0.0) -> bool | None:
-    """Whether a number is below another by more than their deviations over seeds; None: neither.
+    """Whether one mean is below another by more than their standard deviations over seeds.
 
-    Without deviations, that of a single seed, the means alone decide.
+    None if the difference is smaller. With a single seed, only the means are compared.
 
     Args:
-        ours: The number that should be lower.
-        others: What it is compared with.
-        chance: How far apart they may be for reasons other than the seed.
+        ours: The value that should be lower.
+        others: The value to compare with.
+        chance: Additional difference that may be due to chance.
     """
     gap = others.mean - ours.mean
     if abs(gap) <= (ours.sd or 0.0) + (others.sd or 0.0) + chance:
@@ -50,7 +50,7 @@ def below(ours: Spread, others: Spread, *, chance: float = 0.0) -> bool | None:
 
 
 def sampling_sd(percent: float, images: int) -> float:
-    """Standard deviation of a percentage that was counted on so many images."""
+    """Standard deviation of a percentage measured on this many images."""
     return math.sqrt(percent * (100 - percent) / images)
 
 

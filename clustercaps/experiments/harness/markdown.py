@@ -1,14 +1,14 @@
-"""An experiment's results as a piece of Markdown: conditions, table, figure, differences."""
+"""The results of an experiment as Markdown: conditions, table, figure, notes."""
 
 from collections.abc import Sequence
 
 from clustercaps.experiments import BUDGETS
 from clustercaps.experiments.harness.cells import Experiment, Row
 
-# What a trained number is good for.
+# How to interpret the numbers of a budget.
 MEANING = {
     "smoke": " These numbers only show that the code runs.",
-    "quick": " This is a smaller task than the paper's: compare our numbers with each other, not "
+    "quick": " This is a smaller task than in the paper: compare our numbers with each other, not "
     "with the paper's.",
     "night": "",
     "full": "",
@@ -16,7 +16,7 @@ MEANING = {
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown; "-" for what there is not."""
+    """A Markdown table; "-" for empty cells."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell or "-" for cell in line) + " |" for line in lines)
 
@@ -27,11 +27,11 @@ def fragment(
     """The section of an experiment.
 
     Args:
-        name: Of the experiment.
-        experiment: What it measures.
-        budget: Which results these are.
+        name: Name of the experiment.
+        experiment: The experiment.
+        budget: Budget of the results.
         rows: The results.
-        to_results: Path from the page to the folder of the results, such as "../results/".
+        to_results: Path from the page to the results folder, such as "../results/".
     """
     stem = f"{to_results}{name}-{budget}"
     meaning = MEANING[budget] if any("epochs" in row for row in rows) else ""
@@ -41,7 +41,8 @@ def fragment(
         f"`clustercaps reproduce {name} --budget {budget}`: {BUDGETS[budget]}.{meaning}",
         conditions(experiment, budget, rows),
         experiment.table(rows, budget),
-        f"The paper says: {found.claim} Here this {found.verdict}: {found.evidence}"
+        f"Claim of the paper: {found.claim} Our verdict: {found.verdict}. Evidence: "
+        f"{found.evidence}"
         if found
         else "",
         f"![{experiment.title}]({stem}.png)",
@@ -52,24 +53,24 @@ def fragment(
 
 
 def conditions(experiment: Experiment, budget: str, rows: Sequence[Row]) -> str:
-    """On what, how long, with which seeds, on which machine and commit: a list."""
+    """A list of data, seeds, epochs, time, machine and commit."""
     lines = []
     trained = [row for row in rows if "epochs" in row]
     if trained:
         sets = dict.fromkeys((r["data"], r["train_images"], r["test_images"]) for r in trained)
         lines.append(
-            "Data: " + ", ".join(f"{n} ({a:,} training and {b:,} test images)" for n, a, b in sets)
+            "Data: " + ", ".join(f"{n} ({a:,} training, {b:,} test images)" for n, a, b in sets)
         )
         epochs = unique(trained, "epochs")
         tested = " and ".join(unique(trained, "tested")) or "at the last epoch, never the best"
         recipes = ", ".join(f"`{recipe}`" for recipe in unique(trained, "recipe"))
         lines.append(
-            f"Seeds {', '.join(unique(trained, 'seed'))}; {', '.join(epochs)} epochs of the recipe "
+            f"Seeds: {', '.join(unique(trained, 'seed'))}; {', '.join(epochs)} epochs, recipe "
             f"{recipes}; tested {tested} (weights: "
             f"{', '.join(unique(trained, 'weights'))})"
         )
         seconds = sum(row["train_seconds"] for row in trained)
-        lines.append(f"Time: {seconds:.0f} s of training in all")
+        lines.append(f"Time: {seconds:.0f} s of training in total")
     lines.append(
         f"Machine: {'; '.join(unique(rows, 'machine'))}; accelerator: "
         f"{', '.join(unique(rows, 'accelerator'))}; torch {', '.join(unique(rows, 'torch'))}; "
@@ -77,7 +78,7 @@ def conditions(experiment: Experiment, budget: str, rows: Sequence[Row]) -> str:
     )
     wanted = experiment.wanted(budget)
     done = wanted & {(row["cell"], row["seed"]) for row in rows}
-    lines.append(f"Done: {len(done)} of {len(wanted)} cells and seeds")
+    lines.append(f"Completed: {len(done)} of {len(wanted)} cells and seeds")
     return "\n".join(f"- {line}" for line in lines)
 
 

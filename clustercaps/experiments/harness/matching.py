@@ -1,6 +1,6 @@
-"""Compare networks where they are equally good at one thing, to see how good they are at another.
+"""Compare the novel accuracy of networks at equal familiar accuracy.
 
-A row's `familiar_curve` and `novel_curve` are the accuracies of its tests, in the order of time.
+`familiar_curve` and `novel_curve` of a row are the accuracies of its tests, in chronological order.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from clustercaps.experiments.harness.cells import Row
 
 def points(row: Row, name: str) -> list[float]:
     """A curve of a row, "familiar" or "novel"."""
-    # A curve of one test was read from the file as a number.
+    # A curve with one test is read from the file as a number.
     return [float(part) for part in str(row[f"{name}_curve"]).split()]
 
 
@@ -26,14 +26,14 @@ def at_level(row: Row, level: float) -> tuple[float, float]:
 
 
 def comparisons(rows: Sequence[Row], target: float) -> list[tuple[float, list[Row]]]:
-    """Familiar accuracies to match runs at, each with the runs that reach it.
+    """Familiar accuracies at which to match runs, each with the runs that reach it.
 
-    The first is the target or, if some run never gets there, the highest that all runs reach. If
-    one network holds the others back, they are also compared without it.
+    The first is the target or, if some run never reaches it, the highest that all runs reach. If
+    one network is the limiting one, the others are also compared without it.
 
     Args:
-        rows: The runs of one task: one for each network and seed.
-        target: The familiar accuracy to match at if all reach it.
+        rows: The runs of one task: one per network and seed.
+        target: The familiar accuracy to match at if all runs reach it.
     """
     if not rows:
         return []

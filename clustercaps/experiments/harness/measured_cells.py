@@ -1,4 +1,4 @@
-"""Cells that train a network, or leave it untrained, and then look at what it does with images."""
+"""Cells that measure a network on test images, after training or untrained."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -21,12 +21,12 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class View:
-    """A network in test mode and test images to look at it with.
+    """A network in eval mode, and test images.
 
     Args:
         model: The network.
-        images: Images ready for the network.
-        pixels: The same as numbers of 0 to 1, which a decoder should draw.
+        images: Preprocessed images.
+        pixels: The same images with values in 0 to 1, the target of a decoder.
         labels: Their classes.
     """
 
@@ -36,7 +36,7 @@ class View:
     labels: Tensor
 
 
-# What is measured: the view, the options of the cell and a source of chance to columns of its row.
+# A measurement: maps the view, the options of the cell and a generator to columns of its row.
 Look = Callable[[View, Mapping[str, Any], torch.Generator], Row]
 
 
@@ -52,16 +52,16 @@ def measured_training(
     """A cell that trains a network and then measures it.
 
     Args:
-        id: Of the cell.
+        id: Cell id.
         model: A name from `clustercaps models`.
-        data: A set held in memory, from `clustercaps data list`.
+        data: A dataset in memory, from `clustercaps data list`.
         recipe: "paper" or "fast".
-        look: What to measure.
-        options: Of the measurement, JSON-plain; `images` says how many test images it has.
-        **changes: Settings that differ from the recipe's.
+        look: The measurement.
+        options: Its options, JSON-serialisable; `images` is the number of test images.
+        **changes: Settings that differ from the recipe.
     """
     cell = training(id, model, data, recipe, partial(_train_and_look, look, options), **changes)
-    # Another measurement is another result, even of the same training.
+    # A different measurement is a different result, even for the same training run.
     return replace(cell, settings={**cell.settings, "measurement": dict(options)})
 
 
@@ -73,15 +73,15 @@ def untrained(
     options: Mapping[str, Any],
     model_settings: Mapping[str, Any] | None = None,
 ) -> Cell:
-    """A cell that measures a network with the weights it is born with.
+    """A cell that measures a network with its initial weights.
 
     Args:
-        id: Of the cell.
+        id: Cell id.
         model: A name from `clustercaps models`.
-        data: A set held in memory, from `clustercaps data list`.
-        look: What to measure.
-        options: Of the measurement, JSON-plain; `images` says how many test images it has.
-        model_settings: Arguments of the network that are not the defaults.
+        data: A dataset in memory, from `clustercaps data list`.
+        look: The measurement.
+        options: Its options, JSON-serialisable; `images` is the number of test images.
+        model_settings: Arguments of the network that differ from the defaults.
     """
     settings = {
         **{"model": model, "data": data, "model_settings": dict(model_settings or {})},
@@ -127,7 +127,7 @@ def _look_untrained(look: Look, settings: Row, seed: int, workspace: Workspace) 
 
 
 def _view(model: ImageClassifier, name: str, count: int, data_dir: str | None) -> View:
-    """The first test images, evenly from all classes; all of them if there are not as many."""
+    """The first `count` test images, balanced over classes; all of them if there are fewer."""
     from clustercaps.training.batches import balanced
 
     images = data.load(name, "test", data_dir)
@@ -140,7 +140,7 @@ def _view(model: ImageClassifier, name: str, count: int, data_dir: str | None) -
 @torch.no_grad()
 def _measure(look: Look, view: View, options: Mapping[str, Any], seed: int) -> Row:
     columns = look(view, options, torch.Generator().manual_seed(seed))
-    # Lists are for the figure: a CSV holds them as JSON.
+    # Lists are for the figure: the CSV stores them as JSON.
     return {
         name: json.dumps(value) if isinstance(value, list | dict) else value
         for name, value in columns.items()
@@ -148,7 +148,7 @@ def _measure(look: Look, view: View, options: Mapping[str, Any], seed: int) -> R
 
 
 def rounded(values: Tensor, digits: int = 5) -> Any:
-    """A tensor as nested lists of short numbers."""
+    """A tensor as nested lists of rounded numbers."""
     scale = 10**digits
     whole = (values.double() * scale).round().tolist()
 

@@ -1,4 +1,4 @@
-"""Figures of error rates: the same look for every experiment, legible in a journal's column."""
+"""Figures of error rates, in one style for all experiments, legible in a journal column."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 COLUMN = 3.5
 SMALL = 7
 
-# Series -> place on the x axis -> errors of its seeds.
+# Series -> position on the x axis -> errors of its seeds.
 Panel = Mapping[str, Mapping[str, Spread]]
-# The same places with the paper's number.
+# The same positions with the paper's number.
 Printed = Mapping[str, Mapping[str, float]]
 
 
@@ -26,13 +26,13 @@ def error_figure(
     ylabel: str = "test error (%)",
     printed: Mapping[str, Printed] | None = None,
 ) -> "Figure":
-    """Error rates in panels: a mark at the mean, its standard deviation, a faint dot per seed.
+    """Error rates in panels: a marker at the mean, error bars of one sd, a faint dot per seed.
 
     Args:
-        panels: What is drawn, by the title of its panel.
-        xlabel: What the places on the x axis are.
-        ylabel: What is shown.
-        printed: The paper's numbers, as hollow marks; only for the same task.
+        panels: The series of each panel, by panel title.
+        xlabel: Label of the x axis.
+        ylabel: Label of the y axis.
+        printed: The paper's numbers, as hollow markers; only for the same task.
     """
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
@@ -53,7 +53,7 @@ def _draw(ax: "Axes", panel: Panel, printed: Printed) -> None:
     places = list(dict.fromkeys(place for series in panel.values() for place in series))
     for number, (name, series) in enumerate(panel.items()):
         colour, marker = style_of(number)
-        # Side by side, so that close values do not cover each other.
+        # Side by side, so that close values do not overlap.
         shift = 0.16 * (number - (len(panel) - 1) / 2)
         for place, spread in series.items():
             x = places.index(place) + shift
@@ -85,7 +85,7 @@ def _draw(ax: "Axes", panel: Panel, printed: Printed) -> None:
 
 
 def finish(ax: "Axes", places: Sequence[str]) -> None:
-    """Ticks and grid as in every figure."""
+    """Set ticks and grid, the same in every figure."""
     ax.set_xticks(range(len(places)), places)
     ax.set_xlim(-0.6, len(places) - 0.4)
     ax.margins(y=0.1)
@@ -95,7 +95,7 @@ def finish(ax: "Axes", places: Sequence[str]) -> None:
 
 
 def add_legend(figure: "Figure") -> None:
-    """What the marks are, each once, below all panels, where it covers nothing."""
+    """Add one legend for all panels, below them."""
     handles = {
         label: handle
         for ax in figure.axes

@@ -1,4 +1,4 @@
-"""Measure the cells of an experiment: skip what is done, go on with what was interrupted."""
+"""Measure the cells of an experiment: skip finished cells, resume interrupted ones."""
 
 import json
 import os
@@ -24,17 +24,17 @@ from clustercaps.utils.plotting import save
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for.
+    """The request from the command line.
 
     Args:
-        name: Of the experiment.
-        budget: "smoke", "quick" or "full".
+        name: Name of the experiment.
+        budget: "smoke", "quick", "night" or "full".
         seeds: None for those of the budget.
-        cells: Ids or shell patterns of the cells that are wanted; none for all.
-        out: Where results go; runs go to `runs` in it.
-        data_dir: Folder with the official files of the data, if not the cache.
-        workers: Processes that read streamed images.
-        fresh: Measure anew what is stored or was begun.
+        cells: Ids or glob patterns of the selected cells; empty for all.
+        out: Results folder; runs go to its subfolder `runs`.
+        data_dir: Folder with the official files of the dataset, if not the cache.
+        workers: Data loading processes for streamed images.
+        fresh: Discard stored results and runs, and start over.
     """
 
     name: str
@@ -48,14 +48,14 @@ class Request:
 
     @property
     def path(self) -> Path:
-        """Of the CSV; the other files are beside it."""
+        """Path of the CSV; the other files are next to it."""
         return self.out / f"{self.name}-{self.budget}.csv"
 
 
 def reproduce(request: Request) -> int:
-    """Measure what is not stored yet, and write the table, the figure and their text.
+    """Measure what is not stored yet, and write table, figure and text.
 
-    Returns 0, or 1 if data for some of the cells could not be had.
+    Returns 0, or 1 if the dataset of some cells is not available.
     """
     experiment = get_experiment(request.name)
     store = Store(request.path, experiment.cells(request.budget))
@@ -64,7 +64,7 @@ def reproduce(request: Request) -> int:
         store.forget({(cell.id, seed) for cell, seed in wanted})
     stored = set() if request.fresh else {key(row) for row in store.rows()}
     todo = [(cell, seed) for cell, seed in wanted if (cell.id, seed) not in stored]
-    say(f"{request.path}: {len(wanted) - len(todo)} of {len(wanted)} cells and seeds are there")
+    say(f"{request.path}: {len(wanted) - len(todo)} of {len(wanted)} cells and seeds are done")
     missing: dict[str, str] = {}
     began = time.monotonic()
     for number, (cell, seed) in enumerate(todo):
@@ -76,14 +76,14 @@ def reproduce(request: Request) -> int:
                 missing[cell.data] = str(error)
     for name, reason in missing.items():
         ids = dict.fromkeys(cell.id for cell, _ in todo if cell.data == name)
-        say(f"left out: {', '.join(ids)}\n{reason}\n{how(name)}")
+        say(f"skipped: {', '.join(ids)}\n{reason}\n{how(name)}")
     if is_first_process():
         publish(experiment, request, store)
     return 1 if missing else 0
 
 
 def chosen(experiment: Experiment, request: Request) -> Iterator[tuple[Cell, int]]:
-    """The cells and seeds that are wanted: seed by seed, so that a table fills evenly."""
+    """The selected cells and seeds, ordered by seed, so that the table fills evenly."""
     cells = experiment.cells(request.budget)
     for pattern in request.cells:
         if not any(fnmatchcase(cell.id, pattern) for cell in cells):
@@ -103,7 +103,7 @@ def chosen(experiment: Experiment, request: Request) -> Iterator[tuple[Cell, int
 
 
 def commands(request: Request) -> list[str]:
-    """A shell command for every cell and seed that is wanted; each can be repeated."""
+    """One shell command per selected cell and seed; each can be repeated."""
     experiment = get_experiment(request.name)
     lines = []
     for cell, seed in chosen(experiment, request):
@@ -118,7 +118,7 @@ def commands(request: Request) -> list[str]:
 
 
 def measure(cell: Cell, seed: int, request: Request, store: Store) -> None:
-    """Measure a cell with a seed and store its row."""
+    """Measure a cell with one seed and store its row."""
     folder = request.out / "runs" / request.path.stem / cell.id / f"seed-{seed}"
     workspace = Workspace(folder, request.data_dir, request.workers, request.fresh)
     measured = cell.measure(seed, workspace)
@@ -134,7 +134,7 @@ def measure(cell: Cell, seed: int, request: Request, store: Store) -> None:
 
 
 def publish(experiment: Experiment, request: Request, store: Store) -> None:
-    """Write figure and text of all that is stored, and print the table."""
+    """Write figure and text of all stored results, and print the table."""
     with store.locked():
         rows = store.rows()
         if not rows:
@@ -152,7 +152,7 @@ def publish(experiment: Experiment, request: Request, store: Store) -> None:
 
 
 def left(began: float, done: int, todo: Sequence[object]) -> str:
-    """The time that is left, if the cells to come take as long as those before."""
+    """Estimated remaining time, from the mean time per cell so far."""
     if not done:
         return ""
     seconds = (time.monotonic() - began) / done * (len(todo) - done)
@@ -160,18 +160,18 @@ def left(began: float, done: int, todo: Sequence[object]) -> str:
 
 
 def how(data: str) -> str:
-    """What to do about an image set that is missing."""
+    """What to do about a missing dataset."""
     if is_streamed(data):
-        return "Give --data-dir FOLDER, with train/CLASS/IMAGE and val/CLASS/IMAGE in it"
-    return f"Try `clustercaps data get {data}`, or give the official files with --data-dir FOLDER"
+        return "Pass --data-dir FOLDER, which contains train/CLASS/IMAGE and val/CLASS/IMAGE"
+    return f"Try `clustercaps data get {data}`, or pass --data-dir FOLDER with the official files"
 
 
 def is_first_process() -> bool:
-    """Whether this is the only process, or the first of those that torchrun started."""
+    """Whether this is the only process, or rank 0 under torchrun."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def say(text: str) -> None:
-    """A line on stderr, from the first process."""
+    """Print a line to stderr, in the first process only."""
     if is_first_process():
         print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What is made of the rows of several seeds: mean and standard deviation, one row for each cell."""
+"""Statistics over seeds: mean and standard deviation of each cell."""
 
 import statistics
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from clustercaps.experiments.harness.cells import Row
 
-# Image sets as people write them.
+# Datasets, as usually written.
 NAMES = {
     "smallnorb": "smallNORB",
-    "rendered-norb": "rendered toys (not smallNORB)",
+    "rendered-norb": "rendered objects (not smallNORB)",
     "fashion-mnist": "Fashion-MNIST",
     "svhn": "SVHN",
     "cifar10": "CIFAR-10",
@@ -24,7 +24,7 @@ class Spread:
 
     @property
     def mean(self) -> float:
-        """Over the seeds."""
+        """Mean over the seeds."""
         return statistics.mean(self.values)
 
     @property
@@ -45,10 +45,10 @@ def spreads(rows: Sequence[Row], column: str = "test_error") -> dict[str, Spread
 
 
 def set_title(row: Row) -> str:
-    """The image set of a row as people write it, and how much of it the network learned from."""
+    """The dataset of a row as usually written, and its number of training images."""
     return f"{NAMES[row['data'].removesuffix('-mini')]}, {row['train_images']:,} images"
 
 
 def first_rows(rows: Sequence[Row]) -> dict[str, Row]:
-    """A row of every cell, for what does not depend on the seed."""
+    """One row per cell, for values that do not depend on the seed."""
     return {row["cell"]: row for row in reversed(rows)}

@@ -1,6 +1,6 @@
-"""The results of an experiment: a CSV, one row per cell and seed, that never mixes settings.
+"""The results of an experiment: a CSV with one row per cell and seed, which never mixes settings.
 
-Several processes may add rows at once; each holds a lock while it reads and writes.
+Several processes may add rows at the same time; each holds a lock while it reads and writes.
 """
 
 import csv
@@ -17,7 +17,7 @@ from clustercaps.utils.files import take_lock, write_atomically
 FIRST = ("cell", "seed")
 CONDITIONS = ("machine", "accelerator", "python", "torch", "clustercaps", "commit")
 LAST = (*CONDITIONS, "settings_hash", "settings")
-# Never read as numbers: a commit may look like one.
+# Never parsed as numbers: a commit may look like one.
 TEXT = ("cell", "model", "data", *LAST)
 
 
@@ -25,8 +25,8 @@ class Store:
     """The rows of one experiment and budget.
 
     Args:
-        path: Of the CSV.
-        cells: What the experiment measures today, in the order of the file.
+        path: Path of the CSV.
+        cells: The current cells of the experiment, in the order of the file.
     """
 
     def __init__(self, path: Path, cells: Sequence[Cell]) -> None:
@@ -35,26 +35,26 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """While active, no other process changes the results."""
+        """Keep other processes from changing the results while active."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with take_lock(self.path.with_name(f".{self.path.stem}.lock")):
             yield
 
     def rows(self) -> list[Row]:
-        """All results; those of other settings than today's are refused."""
+        """All results; raises an error if their settings differ from the current ones."""
         rows = read_rows(self.path)
         for row in rows:
             self._refuse_other_settings(row)
         return rows
 
     def add(self, row: Row) -> None:
-        """Store a result in place of an earlier one of the same cell and seed."""
+        """Store a result, replacing an earlier one of the same cell and seed."""
         with self.locked():
             others = [r for r in self.rows() if key(r) != key(row)]
             self._write([*others, row])
 
     def forget(self, keys: set[tuple[str, int]]) -> None:
-        """Drop results, whatever their settings."""
+        """Delete results, whatever their settings."""
         with self.locked():
             if self.path.exists():
                 self._write([row for row in read_rows(self.path) if key(row) not in keys])
@@ -72,29 +72,29 @@ class Store:
         write_atomically(self.path, text.getvalue())
 
     def _refuse_other_settings(self, row: Row) -> None:
-        way_out = "move the file away, give another --out, or measure anew with --fresh"
+        way_out = "move the file, pass another --out, or measure again with --fresh"
         cell = self._cells.get(row["cell"])
         if cell is None:
             raise ValueError(
-                f"{self.path} holds the cell {row['cell']!r}, which this version does not have; "
+                f"{self.path} contains the cell {row['cell']!r}, which this version does not have; "
                 f"known: {', '.join(self._cells)}; {way_out}"
             )
         changes = cell.changes(json.loads(row["settings"]))
-        # None: the settings have only grown by some that are at their defaults.
+        # New settings at their default values are no change.
         if changes:
             raise ValueError(
-                f"{self.path} holds {cell.id}, seed {row['seed']}, made with other settings: "
+                f"{self.path} contains {cell.id}, seed {row['seed']}, with other settings: "
                 f"{'; '.join(changes)}; {way_out}"
             )
 
 
 def key(row: Row) -> tuple[str, int]:
-    """What a row is about."""
+    """Cell and seed of a row."""
     return row["cell"], row["seed"]
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a CSV with numbers as numbers; none if there is no file."""
+    """The rows of a CSV with numbers parsed; empty if the file does not exist."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -102,8 +102,8 @@ def read_rows(path: Path) -> list[Row]:
         missing = {*FIRST, *LAST} - {*(reader.fieldnames or ())}
         if missing:
             raise ValueError(
-                f"{path} is not a file of `clustercaps reproduce`: it has no column "
-                f"{', '.join(sorted(missing))}; move it away"
+                f"{path} was not written by `clustercaps reproduce`: it has no column "
+                f"{', '.join(sorted(missing))}; move it"
             )
         return [
             {name: text if name in TEXT else plain(text) for name, text in row.items() if text}
@@ -112,7 +112,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def plain(text: str) -> Any:
-    """A number if the text is one, else the text."""
+    """The text as a number if it is one, else the text."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -13,13 +13,13 @@ from clustercaps.training.settings import TrainSettings, resolve
 if TYPE_CHECKING:
     from clustercaps.training.batches import Load
 
-# Columns of a training's row, as they are called in `result.json` of its run.
+# Columns of a training run's row, with their names in its `result.json`.
 COLUMNS = (
     *("model", "data", "img_size", "recipe", "epochs", "train_images", "test_images"),
     *("parameters", "children"),
     *("test_error", "top5_error", "test_loss", "weights", "train_seconds", "processes"),
 )
-# Epochs between tests: a run is tested once, at its end, so that nobody can pick an epoch.
+# Epochs between tests: a run is tested once, at its end, so that no epoch can be selected.
 NEVER = 10**9
 
 
@@ -35,13 +35,13 @@ def training(
     """A cell that trains a network.
 
     Args:
-        id: Of the cell.
+        id: Cell id.
         model: A name from `clustercaps models`.
         data: A name from `clustercaps data list`.
         recipe: "paper", "fast" or "strong".
-        measure: What to do with settings, seed and workspace; `train_once` if not given.
-        seeds: Where the cell gets other ones than its budget.
-        **changes: Settings that differ from the recipe's.
+        measure: Maps settings, seed and workspace to a row; `train_once` by default.
+        seeds: Seeds of this cell, if not those of the budget.
+        **changes: Settings that differ from the recipe.
     """
     settings = resolve(model, data, recipe, **{"test_every": NEVER, **changes})
     stored = asdict(settings)
@@ -53,13 +53,13 @@ def training(
 def train_once(
     settings: TrainSettings, seed: int, workspace: Workspace, load: "Load | None" = None
 ) -> Row:
-    """Train with a seed, or go on with the run that the workspace holds, and return its row.
+    """Train with one seed, or resume the run in the workspace, and return its row.
 
     Args:
-        settings: Of the run but its seed.
-        seed: Of the run.
-        workspace: Where it goes.
-        load: What reads a set held in memory, if not `data.load`.
+        settings: Settings of the run, except the seed.
+        seed: Seed of the run.
+        workspace: Where to write the run.
+        load: Reads a dataset into memory; `data.load` by default.
     """
     from clustercaps.training import train
     from clustercaps.training.run_folder import RunFolder
@@ -80,7 +80,7 @@ def train_once(
 
 
 def default_settings() -> dict[str, Any]:
-    """The settings of a run that have a default, but the seed, which is no setting of a cell."""
+    """Defaults of the settings of a run, except the seed, which is not a setting of a cell."""
     return {
         f.name: f.default
         for f in dataclasses.fields(TrainSettings)

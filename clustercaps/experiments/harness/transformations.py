@@ -1,6 +1,6 @@
-"""The paper's 18 transformations, for images and for maps of another size.
+"""The paper's 18 transformations, for images and for feature maps of any size.
 
-All turn around the centre and fill with zeros; values between pixels are interpolated linearly.
+All are relative to the centre, pad with zeros and interpolate linearly.
 """
 
 import math
@@ -24,26 +24,26 @@ def amount(name: str) -> float:
 
 
 def is_shift(name: str) -> bool:
-    """Whether it moves by pixels, so that its unit matters."""
+    """Whether it shifts by pixels, so that the unit matters."""
     return name.startswith("Shift-")
 
 
 def transform(
     maps: Float[Tensor, "batch chans height width"], name: str, shift_unit: float = 1.0
 ) -> Float[Tensor, "batch chans height width"]:
-    """Transform images or maps.
+    """Transform images or feature maps.
 
     Args:
         maps: Images, or channels of a layer.
         name: From `names`. Rotations are counter-clockwise, shifts go right and down.
-        shift_unit: Pixels that a shift by one stands for.
+        shift_unit: Pixels per unit of shift.
     """
     height, width = maps.shape[-2:]
     if name == "H-flip":
         return maps.flip(-1)
     if name == "V-flip":
         return maps.flip(-2)
-    # From a place in the result to the place that it comes from, in units of half a side.
+    # Maps a position in the result to its source position, in units of half a side.
     inverse = torch.eye(2, 3, dtype=maps.dtype, device=maps.device)
     if is_shift(name):
         pixels = amount(name) * shift_unit
@@ -52,7 +52,7 @@ def transform(
         inverse[:, :2] /= amount(name)
     else:
         angle = math.radians(amount(name))
-        # Rows count downwards; sides of different length would shear a turn in their units.
+        # Rows count downwards; the factors avoid shear if height and width differ.
         cos, sin = math.cos(angle), math.sin(angle)
         turn = [[cos, -sin * height / width], [sin * width / height, cos]]
         inverse[:, :2] = torch.tensor(turn, dtype=maps.dtype)

@@ -36,7 +36,7 @@ PUBLIC = {
         ClusterCapsules2d ConvolutionalDecoder CoordinateAddition DenseDecoder
         FullyConnectedDecoder InvertedCapsules InvertedCapsules2d MapNorm MatrixClassCapsules
         MatrixConvCapsules MatrixLayer MatrixVotes PrimaryCapsules PrimaryMatrixCapsules
-        ResNetFront ResNetStem RoutingTrace UpsamplingDecoder VectorVotes Windows
+        ResNetFront ResNetStem RoutingTrace UpsamplingDecoder VectorVotes Windows cut_windows
     """,
     "clustercaps.losses": """
         centripetal_loss gaussian_kl margin_loss mask_capsules negative_elbo reconstruction_loss

@@ -125,7 +125,7 @@ def open_folder(
     name: str,
     split: str = "train",
     data_dir: Path | str | None = None,
-    resize: int = 256,
+    resize: int | None = None,
     crop: int = 224,
     seed: int = 0,
 ) -> FolderImages:
@@ -137,7 +137,7 @@ def open_folder(
         split: `train` (random crop and flip), `test` (the folder `test`, `val` or `validation`;
             centre crop), or `all` (class folders directly under the path; centre crop).
         data_dir: the folder that holds `train` and `val` of ImageNet.
-        resize: height and width every image is resized to.
+        resize: height and width every image is resized to; `size_before_crop(crop)` if not given.
         crop: height and width that are returned.
         seed: of the random crop and flip.
     """
@@ -150,7 +150,13 @@ def open_folder(
         root = Path(name.removeprefix("folder:"))
     folder, train = _split_folder(root.expanduser(), split)
     classes = class_folders(train) if train is not None else None
+    resize = size_before_crop(crop) if resize is None else resize
     return FolderImages(folder, classes, resize, crop, split == "train", seed)
+
+
+def size_before_crop(crop: int) -> int:
+    """The side that images are resized to before a crop: 256 for 224, as is usual, and in ratio."""
+    return round(crop * 256 / 224)
 
 
 def _split_folder(root: Path, split: str) -> tuple[Path, Path | None]:

@@ -14,26 +14,23 @@ from clustercaps.data.published import PUBLISHED, RENDERED
 from clustercaps.data.registries import REGISTRIES
 from clustercaps.data.sources import cached, fetch_set
 from clustercaps.utils.files import data_folder
+from clustercaps.utils.tables import text_table
 
 
 def list_sets() -> str:
     """Return a table of the sets: images, shape, classes, where from, whether cached."""
-    rows = [("name", "train", "test", "shape", "classes", "cached", "comes from")]
+    rows = []
     for known in SETS.values():
         shape = "x".join(str(n) for n in known.shape)
         counts = (f"{known.train:,}", f"{known.test:,}")
         here = "embedded"
         if known.name in PUBLISHED or known.name in RENDERED:
             here = "yes" if cached(known.name) else "no"
-        rows.append((known.name, *counts, shape, str(known.num_classes), here, _origin(known.name)))
-    rows.append((STREAMED, "1,281,167", "50,000", "3x224x224", "1000", "-", "your own folder"))
-    rows.append(("folder:PATH", "-", "-", "3x224x224", "-", "-", "class sub-folders of PATH"))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-    return "\n".join([*lines, f"cache: {data_folder()}"])
+        rows.append([known.name, *counts, shape, str(known.num_classes), here, _origin(known.name)])
+    rows.append([STREAMED, "1,281,167", "50,000", "3x224x224", "1000", "-", "your own folder"])
+    rows.append(["folder:PATH", "-", "-", "3x224x224", "-", "-", "class sub-folders of PATH"])
+    header = ["name", "train", "test", "shape", "classes", "cached", "comes from"]
+    return f"{text_table(header, rows)}\ncache: {data_folder()}"
 
 
 def _origin(name: str) -> str:

@@ -30,6 +30,7 @@ from clustercaps.kernels import build, chunked, cluster_cpu, library
 from clustercaps.kernels.plain import Shape
 from clustercaps.routing import cluster_route
 from clustercaps.utils.errors import unknown
+from clustercaps.utils.tables import text_table
 from clustercaps.utils.tracing import plain_only
 
 __all__ = [
@@ -194,20 +195,13 @@ def _route(
 def status_table() -> str:
     """What is available, what is used, and why not the others: a table for people."""
     used = choose("auto", "cpu")
-    rows = [("backend", "available", "used on CPU", "")]
-    for name, state in available().items():
-        rows.append(
-            (name, "yes" if state.usable else "no", "yes" if name == used else "no", state.why)
-        )
-    widths = [max(len(row[i]) for row in rows) for i in range(3)]
-    lines = [
-        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]])
-        for row in rows
+    rows = [
+        [name, "yes" if state.usable else "no", "yes" if name == used else "no", state.why]
+        for name, state in available().items()
     ]
+    table = text_table(["backend", "available", "used on CPU", "why"], rows)
     forced = os.environ.get("CLUSTERCAPS_BACKEND")
-    if forced:
-        lines.append(f"CLUSTERCAPS_BACKEND={forced} forces the path.")
-    return "\n".join(line.rstrip() for line in lines)
+    return f"{table}\nCLUSTERCAPS_BACKEND={forced} forces the path." if forced else table
 
 
 @cache

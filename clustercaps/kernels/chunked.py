@@ -15,6 +15,7 @@ from torch import Tensor
 from clustercaps.kernels import plain
 from clustercaps.kernels.plain import Shape, plain_capsules
 from clustercaps.utils.derivatives import plain_gradients, wants_graph
+from clustercaps.utils.precision import wide_dtype
 from clustercaps.utils.sizes import windows_along
 
 # Votes computed at a time, in bytes: about what the cache holds beside the weights.
@@ -118,7 +119,7 @@ def chunk_size(x: Tensor, weight: Tensor, shape: Shape) -> int:
 def cast_votes(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
     """Votes [B, I, K, C'*D', H', W'], in float32 or wider."""
     votes = plain.cast_votes(x, weight, bias, shape)
-    return votes.to(torch.promote_types(votes.dtype, torch.float32))
+    return votes.to(wide_dtype(votes.dtype))
 
 
 def statistics(votes: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:

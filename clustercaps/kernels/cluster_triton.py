@@ -25,6 +25,7 @@ from torch.library import triton_op, wrap_triton
 
 from clustercaps.routing import cluster_route
 from clustercaps.utils.derivatives import plain_gradients, refuse_forward_mode, wants_graph
+from clustercaps.utils.precision import wide_dtype
 
 # Positions of a program. Two for each thread of its four warps: the paper's 8 votes then fill 16
 # registers, so that many programs share a processor, and small maps still make many programs.
@@ -155,7 +156,7 @@ def routed_capsules_grad(
 
 
 def _outputs(votes: Tensor) -> tuple[Tensor, Tensor]:
-    wide = torch.promote_types(votes.dtype, torch.float32)
+    wide = wide_dtype(votes.dtype)
     capsules = votes.new_empty((votes.shape[0], *votes.shape[3:]), dtype=wide)
     return capsules, torch.empty_like(capsules)
 
@@ -187,7 +188,7 @@ def _backward(ctx: Any, gradient: Tensor | None, _: None) -> tuple[Tensor | None
 
 def _plain(votes: Tensor, eps: float) -> Tensor:
     """The capsules of `routed_capsules` in plain PyTorch."""
-    return cluster_route(votes.to(torch.promote_types(votes.dtype, torch.float32)), eps=eps)[0]
+    return cluster_route(votes.to(wide_dtype(votes.dtype)), eps=eps)[0]
 
 
 def _no_second_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
@@ -215,7 +216,7 @@ def route(votes: Tensor, *, uniform: bool, eps: float) -> Tensor:
     """
     if uniform:
         # The mean of the centroids is the mean of all votes: one pass, and nothing to keep.
-        wide = torch.promote_types(votes.dtype, torch.float32)
+        wide = wide_dtype(votes.dtype)
         return votes.mean((1, 2), dtype=wide).to(votes.dtype)
     if votes.shape[2] > MOST_VOTES:
         raise RuntimeError(

@@ -26,7 +26,7 @@ from clustercaps.layers.norm import MapNorm
 from clustercaps.layers.primary import PrimaryCapsules
 from clustercaps.layers.resnet import BasicBlock, ResNetFront, ResNetStem
 from clustercaps.layers.votes import CoordinateAddition, MatrixVotes, VectorVotes
-from clustercaps.layers.windows import Windows
+from clustercaps.layers.windows import Windows, cut_windows
 
 __all__ = [
     "BasicBlock",
@@ -55,4 +55,5 @@ __all__ = [
     "UpsamplingDecoder",
     "VectorVotes",
     "Windows",
+    "cut_windows",
 ]

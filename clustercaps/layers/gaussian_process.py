@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from clustercaps.losses import gaussian_kl
 from clustercaps.utils.errors import at_least
+from clustercaps.utils.precision import without_autocast
 
 # Added to the diagonal of the kernel's matrix, as a share of the variance: points that coincide
 # would make it singular. Float32 needs this much.
@@ -104,9 +105,8 @@ class ClassProcesses(nn.Module):
         self, capsules: Float[Tensor, "batch classes dim"]
     ) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, "batch classes"]]:
         """Class capsules to mean and variance of the logit of every class."""
-        # A factorisation in half precision fails; tensors without data have no autocast.
-        kind = capsules.device.type
-        with torch.autocast("cpu" if kind == "meta" else kind, enabled=False):
+        # A factorisation in half precision fails.
+        with without_autocast(capsules):
             means, variances = sparse_process(
                 capsules.to(self.inducing.dtype).transpose(0, 1),
                 self.inducing,

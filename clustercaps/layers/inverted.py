@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from clustercaps.routing.inverted_attention import attend, norm_capsules
 from clustercaps.utils.errors import at_least
+from clustercaps.utils.precision import wide_dtype, without_autocast
 from clustercaps.utils.sizes import conv_size
 
 Children = Float[Tensor, "batch in_types in_dim in_height in_width"]
@@ -147,10 +148,9 @@ class InvertedCapsules2d(nn.Module):
 
     def _attend_place(self, piece: Tensor, weight: Tensor, query: Tensor) -> Tensor:
         votes = self._vote(piece, weight)
-        wide = torch.promote_types(query.dtype, torch.float32)
-        kind = query.device.type
+        wide = wide_dtype(query.dtype)
         # As in every routing: no softmax in half precision.
-        with torch.autocast("cpu" if kind == "meta" else kind, enabled=False):
+        with without_autocast(query):
             return attend(votes.to(wide), query.to(wide))[0].to(query.dtype)
 
     def extra_repr(self) -> str:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clustercaps.utils.sizes import ImageBatch
+from clustercaps.utils.sizes import ImageBatch, conv_size
 
 Maps = Float[Tensor, "batch chans height width"]
 
@@ -81,8 +81,9 @@ class ResNetFront(nn.Module):
 
     def out_size(self, img_size: tuple[int, int]) -> tuple[int, int]:
         """Height and width of the last maps: halved, rounding up; no image is too small."""
-        height, width = (-(-side // 2**self.halvings) for side in img_size)
-        return height, width
+        for _ in range(self.halvings):
+            img_size = conv_size(img_size, 3, 2, 1)
+        return img_size
 
     def forward(
         self, images: Float[Tensor, "batch in_chans img_height img_width"]
@@ -116,8 +117,7 @@ class ResNetStem(nn.Module):
 
     def out_size(self, img_size: tuple[int, int]) -> tuple[int, int]:
         """Size of the maps for an image of that size: halved twice, rounding up."""
-        height, width = img_size
-        return -(-height // 4), -(-width // 4)
+        return conv_size(conv_size(img_size, 7, 2, 3), 3, 2, 1)
 
     def forward(
         self, images: ImageBatch

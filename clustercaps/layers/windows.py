@@ -17,7 +17,29 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clustercaps.utils.errors import at_least
-from clustercaps.utils.sizes import Size, conv_size, pair
+from clustercaps.utils.sizes import Size, conv_size, pair, windows_along
+
+
+def cut_windows(
+    maps: Float[Tensor, "batch types *inner height width"],
+    kernel_size: int,
+    stride: int = 1,
+    padding: int = 0,
+) -> Float[Tensor, "batch children *inner out_height out_width"]:
+    """What every window of k x k positions sees, such as the poses or activations of its children.
+
+    Args:
+        maps: Maps of the children.
+        kernel_size: Side of a window (k).
+        stride: Step from one window to the next.
+        padding: Zeros around the maps.
+    """
+    inner = maps.shape[1:-2]
+    size = [windows_along(side, kernel_size, stride, padding) for side in maps.shape[-2:]]
+    # F.unfold, since its gradient is faster than those of strided views or slices.
+    windows = F.unfold(maps.flatten(1, -3), kernel_size, padding=padding, stride=stride)
+    windows = windows.unflatten(2, size).unflatten(1, (*inner, kernel_size**2))
+    return windows.movedim(len(inner) + 1, 2).flatten(1, 2)
 
 
 class Windows(nn.Module):
@@ -81,10 +103,7 @@ class Windows(nn.Module):
                 f"windows over maps of {self.in_size} got maps of {tuple(maps.shape[-2:])}; build "
                 "them with that in_size"
             )
-        inner = maps.shape[1:-2]
-        windows = F.unfold(maps.flatten(1, -3), self.kernel_size, stride=self.stride)
-        windows = windows.unflatten(2, self.out_size).unflatten(1, (*inner, self.places))
-        return windows.movedim(len(inner) + 1, 2).flatten(1, 2)
+        return cut_windows(maps, self.kernel_size, self.stride)
 
     def forward(
         self, logits: Float[Tensor, "batch children parents out_height out_width"]

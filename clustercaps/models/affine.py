@@ -14,8 +14,8 @@ from clustercaps.layers.cluster import Capsules
 from clustercaps.layers.decoders import UpsamplingDecoder
 from clustercaps.losses import reconstruction_loss
 from clustercaps.models.base import LinearClassifier, TrainingBatch
-from clustercaps.models.stack import CapsuleStack, map_sizes
-from clustercaps.utils.sizes import ImageBatch, Size
+from clustercaps.models.stack import CapsuleStack
+from clustercaps.utils.sizes import ImageBatch, Size, map_sizes
 
 STRIDES = (1, 2, 1)
 
@@ -125,7 +125,7 @@ class AffineCNN(DrawingClassifier):
             nn.Conv2d(widths[i], widths[i + 1], 3, stride, padding=1)
             for i, stride in enumerate(STRIDES)
         )
-        height, width = map_sizes(self.img_size, STRIDES, (1, 1, 1))[-1]
+        height, width = map_sizes(self.img_size, [(3, stride, 1) for stride in STRIDES])[-1]
         self.build_head(widths[-1] * height * width)
         self.decoder = UpsamplingDecoder(widths[-1], in_chans, self.img_size)
 

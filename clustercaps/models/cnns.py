@@ -5,8 +5,7 @@ from torch import Tensor, nn
 
 from clustercaps.models.base import LinearClassifier
 from clustercaps.models.capsule_net import STRIDES
-from clustercaps.models.stack import map_sizes
-from clustercaps.utils.sizes import ImageBatch, Size, show_size
+from clustercaps.utils.sizes import ImageBatch, Size, map_sizes, show_size
 
 
 class BaselineCNN(LinearClassifier):
@@ -27,7 +26,7 @@ class BaselineCNN(LinearClassifier):
         width: int = 256,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
-        sizes = map_sizes(self.img_size, STRIDES, (1,) * len(STRIDES))
+        sizes = map_sizes(self.img_size, [(3, stride, 1) for stride in STRIDES])
         self.layers = nn.Sequential(
             *(
                 nn.Sequential(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from clustercaps.layers.cluster import Capsules, ClusterCapsules2d, RoutingTrace
-from clustercaps.utils.sizes import ImageBatch, show_size, windows_along
+from clustercaps.utils.sizes import ImageBatch, map_sizes
 
 
 class CapsuleStack(nn.Module):
@@ -45,7 +45,8 @@ class CapsuleStack(nn.Module):
         super().__init__()
         paddings = paddings or [1] * len(strides)
         layers: list[ClusterCapsules2d] = []
-        sizes = map_sizes(img_size, strides, paddings)
+        shapes = [(3, *shape) for shape in zip(strides, paddings, strict=True)]
+        sizes = map_sizes(img_size, shapes)
         for number, (stride, padding) in enumerate(zip(strides, paddings, strict=True), 1):
             first, last = number == 1, number == len(strides)
             layers.append(
@@ -79,29 +80,3 @@ class CapsuleStack(nn.Module):
             else:
                 capsules = layer(capsules)
         return (capsules, traces) if trace else capsules
-
-
-def map_sizes(
-    img_size: tuple[int, int], strides: Sequence[int], paddings: Sequence[int], kernel_size: int = 3
-) -> list[tuple[int, int]]:
-    """Sizes of the image and of every layer's maps, or an error if one of them vanishes."""
-    sizes = [img_size]
-    for number, (stride, padding) in enumerate(zip(strides, paddings, strict=True), 1):
-        height, width = (windows_along(side, kernel_size, stride, padding) for side in sizes[-1])
-        if height < 1 or width < 1:
-            smallest = smallest_side(strides, paddings, kernel_size)
-            raise ValueError(
-                f"an image of {show_size(img_size)} is too small: the maps vanish at layer "
-                f"{number} of {len(strides)}, which gets {show_size(sizes[-1])}; the smallest "
-                f"image that works is {smallest}x{smallest}"
-            )
-        sizes.append((height, width))
-    return sizes
-
-
-def smallest_side(strides: Sequence[int], paddings: Sequence[int], kernel_size: int) -> int:
-    """The smallest image side for which the last map has at least one position."""
-    side = 1
-    for stride, padding in reversed(list(zip(strides, paddings, strict=True))):
-        side = max(1, (side - 1) * stride + kernel_size - 2 * padding)
-    return side

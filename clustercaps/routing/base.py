@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clustercaps.utils.errors import at_least
+from clustercaps.utils.precision import wide_dtype, without_autocast
 
 Votes = Float[Tensor, "batch children parents dim *positions"]
 ChildActivations = Float[Tensor, "batch children *positions"]
@@ -82,12 +83,10 @@ class Routing(nn.Module, ABC):
         """
         self._check(votes, activations, poses)
         # Routing in half precision overflows squared lengths and rounds variances to zero.
-        wide = torch.promote_types(votes.dtype, torch.float32)
+        wide = wide_dtype(votes.dtype)
         if self.takes_activations and activations is None:
             activations = self._full_activations(votes, wide)
-        # Tensors without data ("meta") have no autocast to switch off.
-        kind = votes.device.type
-        with torch.autocast("cpu" if kind == "meta" else kind, enabled=False):
+        with without_autocast(votes):
             routed = self.route(
                 votes.to(wide),
                 None if activations is None else activations.to(wide),

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from clustercaps.routing.base import Routed, Routing
 from clustercaps.utils.errors import at_least, unknown
+from clustercaps.utils.precision import wide_dtype
 
 # Added to the variance: identical votes (K = 1, zero input) then have a finite weight and gradient.
 EPS = 1e-6
@@ -32,7 +33,7 @@ def vote_statistics(
 
     The spread is `sqrt(variance + eps)` with the biased variance over the K votes.
     """
-    votes = votes.to(torch.promote_types(votes.dtype, torch.float32))
+    votes = votes.to(wide_dtype(votes.dtype))
     centroids = votes.mean(2)
     # Moments written out: aten::var over a middle axis is many times slower on CPU.
     variance = (votes - centroids.unsqueeze(2)).square().mean(2)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from clustercaps.routing.base import Routed, Routing, Votes, agreement, weighted_votes
 from clustercaps.utils.errors import at_least
+from clustercaps.utils.precision import wide_dtype
 
 Parents = Float[Tensor, "batch parents dim *positions"]
 EPS = 1e-5
@@ -59,7 +60,7 @@ def norm_capsules(
         return capsules
     # Written out, because `layer_norm` wants its axis last: moving it there and back would copy
     # the capsules twice.
-    wide = capsules.to(torch.promote_types(capsules.dtype, torch.float32))
+    wide = capsules.to(wide_dtype(capsules.dtype))
     centred = wide - wide.mean(2, keepdim=True)
     normed = centred * (centred.square().mean(2, keepdim=True) + eps).rsqrt()
     shape = (-1, *[1] * (capsules.ndim - 3))

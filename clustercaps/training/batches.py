@@ -188,8 +188,7 @@ def _open_folder(
             "validate, limit and test_limit are for sets held in memory; give "
             f"{settings.data} a folder of its own for validation"
         )
-    resize = round(crop * 256 / 224)
-    return data.open_folder(settings.data, split, data_dir, resize, crop, settings.seed)
+    return data.open_folder(settings.data, split, data_dir, crop=crop, seed=settings.seed)
 
 
 def balanced(labels: Tensor, count: int, name: str = "limit") -> Tensor:

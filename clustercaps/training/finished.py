@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clustercaps import data
-from clustercaps.data.folders import EXTENSIONS
+from clustercaps.data.folders import EXTENSIONS, size_before_crop
 from clustercaps.models import ImageClassifier, from_pretrained
 from clustercaps.models.packaged import find_pretrained
 from clustercaps.training.batches import open_split
@@ -64,8 +64,7 @@ class Trained:
         """A set of images with the classes that the network was trained on."""
         images: data.Images | data.FolderImages
         if data.is_streamed(name):
-            crop = self.model.img_size[0]
-            images = data.open_folder(name, split, data_dir, round(crop * 256 / 224), crop)
+            images = data.open_folder(name, split, data_dir, crop=self.model.img_size[0])
             names = images.class_names
         else:
             images = data.load(name, split, data_dir)
@@ -93,7 +92,7 @@ class Trained:
         """An image file as the training set would have stored it."""
         if data.is_streamed(self.settings.data):
             crop = self.model.img_size[0]
-            resize = round(crop * 256 / 224)
+            resize = size_before_crop(crop)
             edge = (resize - crop) // 2
             return data.read_image(path, resize)[:, edge : edge + crop, edge : edge + crop]
         channels, side, _ = data.info(self.settings.data).shape

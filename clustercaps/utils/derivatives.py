@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from clustercaps.utils.precision import without_autocast
 from clustercaps.utils.tracing import plain_only
 
 
@@ -39,10 +40,8 @@ def plain_gradients(
         needed: Which inputs need a gradient.
     """
     create_graph = torch.is_grad_enabled()
-    kind = gradient.device.type
     # The inputs have the dtypes that the operator computed in.
-    exact = torch.autocast("cpu" if kind == "meta" else kind, enabled=False)
-    with torch.enable_grad(), exact:
+    with torch.enable_grad(), without_autocast(gradient):
         # Aliases: if one input was computed from another, that way must not count twice.
         apart = [None if tensor is None else tensor.view_as(tensor) for tensor in inputs]
         result = function(*apart)

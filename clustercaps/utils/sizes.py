@@ -1,5 +1,6 @@
 """Sizes of maps, and the one formula for what a window of a given stride and padding leaves."""
 
+from collections.abc import Sequence
 from typing import no_type_check
 
 from jaxtyping import Float
@@ -57,3 +58,33 @@ def conv_size(
             "strides or kernels"
         )
     return height, width
+
+
+def map_sizes(
+    img_size: tuple[int, int], convs: Sequence[tuple[int, int, int]]
+) -> list[tuple[int, int]]:
+    """Sizes of the image and of the maps after every convolution; refuses to leave none.
+
+    Args:
+        img_size: Height and width of the image.
+        convs: Kernel size, stride and padding of every convolution.
+    """
+    sizes = [img_size]
+    for number, conv in enumerate(convs, 1):
+        height, width = (windows_along(side, *conv) for side in sizes[-1])
+        if height < 1 or width < 1:
+            raise ValueError(
+                f"an image of {show_size(img_size)} is too small: the maps vanish at layer "
+                f"{number} of {len(convs)}, which gets {show_size(sizes[-1])}; the smallest image "
+                f"that works is {show_size(smallest_side(convs))}"
+            )
+        sizes.append((height, width))
+    return sizes
+
+
+def smallest_side(convs: Sequence[tuple[int, int, int]]) -> int:
+    """The smallest image side for which the last map has at least one position."""
+    side = 1
+    for kernel_size, stride, padding in reversed(convs):
+        side = max(1, (side - 1) * stride + kernel_size - 2 * padding)
+    return side

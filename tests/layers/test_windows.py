@@ -1,8 +1,9 @@
 import pytest
 import torch
+from torch.nn import functional as F
 
 from clustercaps.functional import em_route, vb_route
-from clustercaps.layers.windows import Windows
+from clustercaps.layers.windows import Windows, cut_windows
 
 
 def draw(windows: Windows, types: int = 2, parents: int = 3, scale: float = 1.0) -> torch.Tensor:
@@ -94,6 +95,15 @@ def test_windows_see_what_a_loop_sees() -> None:
     torch.testing.assert_close(windows.expand(poses[:, :, 0]), seen[:, :, 0])
     assert windows.expand(poses[:0]).shape == (0, 27, 4, 2, 2)
     assert windows(torch.zeros(0, 27, 3, 2, 2)).shape == (0, 27, 3, 2, 2)
+
+
+@pytest.mark.parametrize(("stride", "padding"), [(1, 1), (2, 1), (3, 2)])
+def test_padding_adds_children_of_zeros(stride: int, padding: int) -> None:
+    maps = torch.randn(2, 3, 4, 5, 6)
+    padded = cut_windows(F.pad(maps, (padding,) * 4), 3, stride)
+    torch.testing.assert_close(cut_windows(maps, 3, stride, padding), padded, rtol=0, atol=0)
+    conv = F.conv2d(maps[:, 0], torch.ones(1, 4, 3, 3), stride=stride, padding=padding)
+    torch.testing.assert_close(padded[:, :9].sum((1, 2)), conv[:, 0])
 
 
 def test_gradcheck() -> None:

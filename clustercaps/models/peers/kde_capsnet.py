@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from clustercaps.layers.primary import PrimaryCapsules
 from clustercaps.layers.votes import VectorVotes
+from clustercaps.layers.windows import cut_windows
 from clustercaps.models.base import ClassCapsules, LengthClassifier
 from clustercaps.models.preset import UNKNOWN_RECIPE, Preset
 from clustercaps.routing import Routed, create_routing
@@ -59,21 +60,14 @@ class WindowVotes(nn.Module):
         self, capsules: Float[Tensor, "batch types in_dim height width"]
     ) -> Float[Tensor, "batch children parents dim out_height out_width"]:
         """Capsules to votes; children are types x rows x columns of the window."""
-        votes = torch.einsum("tklpde,bteyxkl->btklpdyx", self.weight, self.windows(capsules))
-        return votes.flatten(1, 3)
-
-    def windows(
-        self, maps: Float[Tensor, "*rest height width"]
-    ) -> Float[Tensor, "*rest out_height out_width kernel kernel"]:
-        """What every window sees, as a view."""
-        size, step = self.kernel_size, self.stride
-        return maps.unfold(-2, size, step).unfold(-2, size, step)
+        windows = cut_windows(capsules, self.kernel_size, self.stride)
+        return torch.einsum("cpde,bceyx->bcpdyx", self.weight.flatten(0, 2), windows)
 
     def spread(
         self, activations: Float[Tensor, "batch types height width"]
     ) -> Float[Tensor, "batch children out_height out_width"]:
         """Activations of the children of every window, in the order of their votes."""
-        return self.windows(activations).permute(0, 1, 4, 5, 2, 3).flatten(1, 3)
+        return cut_windows(activations, self.kernel_size, self.stride)
 
 
 class KDECapsNet(LengthClassifier):

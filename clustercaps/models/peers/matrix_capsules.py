@@ -22,10 +22,10 @@ from clustercaps.layers.votes import CoordinateAddition, receptive_centres
 from clustercaps.models.base import ImageClassifier
 from clustercaps.routing import Routed, get_routing
 from clustercaps.utils.errors import unknown
-from clustercaps.utils.sizes import ImageBatch, Size, conv_size
+from clustercaps.utils.sizes import ImageBatch, Size, map_sizes
 
-# Kernel size and stride of the layers that shrink the maps.
-LAYERS = {"conv": (5, 2), "capsules 1": (3, 2), "capsules 2": (3, 1)}
+# Kernel size and stride of the first convolution and of the two convolutional capsule layers.
+CONVS = [(5, 2), (3, 2), (3, 1)]
 
 
 class MatrixCapsNet(ImageClassifier):
@@ -83,8 +83,9 @@ class MatrixCapsNet(ImageClassifier):
             )
         if coordinates not in ("centres", "fractions", "none"):
             raise KeyError(unknown("coordinates", coordinates, ("centres", "fractions", "none")))
-        sizes = matrix_map_sizes(self.img_size)
-        kernel_size, stride = LAYERS["conv"]
+        # Of the primary capsules and the two layers above.
+        _, *sizes = map_sizes(self.img_size, [(*conv, 0) for conv in CONVS])
+        kernel_size, stride = CONVS[0]
         self.conv = nn.Conv2d(in_chans, width, kernel_size, stride, bias=not batch_norm)
         self.conv_norm = nn.BatchNorm2d(width) if batch_norm else nn.Identity()
         kind = get_routing(routing)
@@ -104,14 +105,14 @@ class MatrixCapsNet(ImageClassifier):
                 children,
                 parents,
                 in_size,
-                kernel_size=LAYERS[name][0],
-                stride=LAYERS[name][1],
+                kernel_size=conv[0],
+                stride=conv[1],
                 std=vote_std,
                 options=routing_options,
                 **shared,
             )
-            for children, parents, in_size, name in zip(
-                types[:2], types[1:], sizes, ("capsules 1", "capsules 2"), strict=False
+            for children, parents, in_size, conv in zip(
+                types[:2], types[1:], sizes[:2], CONVS[1:], strict=True
             )
         )
         self.types, self.side, self.map_size = types, side, sizes[-1]
@@ -135,7 +136,7 @@ class MatrixCapsNet(ImageClassifier):
             rows, columns = ([(k + 1) / (10 * n) for k in range(n)] for n in self.map_size)
         else:
             rows, columns = (
-                receptive_centres(count, side, list(LAYERS.values()))
+                receptive_centres(count, side, CONVS)
                 for count, side in zip(self.map_size, self.img_size, strict=True)
             )
         return CoordinateAddition(rows, columns, self.side, self._indices)
@@ -177,17 +178,3 @@ class MatrixCapsNet(ImageClassifier):
         like = next(self.parameters())
         self.set_num_classes(num_classes)
         self.classes = self._class_capsules().to(device=like.device, dtype=like.dtype)
-
-
-def matrix_map_sizes(img_size: tuple[int, int]) -> list[tuple[int, int]]:
-    """Sizes of the maps of primary capsules and the two layers above."""
-    sizes, size = [], img_size
-    for name, (kernel_size, stride) in LAYERS.items():
-        try:
-            size = conv_size(size, kernel_size, stride)
-        except ValueError as error:
-            raise ValueError(
-                f"layer {name!r}: {error}. The smallest images that work are 17x17"
-            ) from error
-        sizes.append(size)
-    return sizes

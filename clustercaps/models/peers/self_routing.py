@@ -11,14 +11,15 @@ import math
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from clustercaps.layers.resnet import ResNetFront
+from clustercaps.layers.windows import cut_windows
 from clustercaps.models.base import ImageClassifier
 from clustercaps.models.preset import Preset, Recipe
 from clustercaps.routing.self_routing import SelfRouting, parent_activations, self_coupling
 from clustercaps.utils.errors import at_least
-from clustercaps.utils.sizes import ImageBatch, Size
+from clustercaps.utils.precision import wide_dtype, without_autocast
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 Poses = Float[Tensor, "batch types dim height width"]
 Activations = Float[Tensor, "batch types height width"]
@@ -56,22 +57,13 @@ class SelfRoutingCapsules2d(nn.Module):
         activations: Float[Tensor, "batch in_types in_height in_width"],
     ) -> tuple[Poses, Activations]:
         """Children to parents."""
-        windows = self._windows(poses)
+        windows = cut_windows(poses, 3, self.stride, padding=1)
         votes = torch.einsum("ijde,biehw->bijdhw", self.weight, windows)
-        routed = self.routing(votes, self._windows(activations.unsqueeze(2)).squeeze(2), windows)
+        seen = cut_windows(activations, 3, self.stride, padding=1)
+        routed = self.routing(votes, seen, windows)
         capsules = routed.capsules
         normed = self.norm(capsules.flatten(1, 2)).view_as(capsules)
         return normed, routed.activations
-
-    def _windows(
-        self, maps: Float[Tensor, "batch in_types dim in_height in_width"]
-    ) -> Float[Tensor, "batch children dim height width"]:
-        """What every window sees, ordered by type, then row and column of the window."""
-        types, dim, height, width = maps.shape[1:]
-        size = [(side - 1) // self.stride + 1 for side in (height, width)]
-        columns = F.unfold(maps.flatten(1, 2), 3, padding=1, stride=self.stride)
-        children = columns.unflatten(1, (types, dim, 9)).transpose(2, 3).flatten(1, 2)
-        return children.unflatten(3, size)
 
 
 class SelfRoutingClasses(nn.Module):
@@ -94,10 +86,9 @@ class SelfRoutingClasses(nn.Module):
         activations: Float[Tensor, "batch children"],
     ) -> Float[Tensor, "batch classes"]:
         """Capsules to the share of all activations that every class gets."""
-        wide = torch.promote_types(poses.dtype, torch.float32)
-        kind = poses.device.type
+        wide = wide_dtype(poses.dtype)
         # As in every routing: no sums in half precision.
-        with torch.autocast("cpu" if kind == "meta" else kind, enabled=False):
+        with without_autocast(poses):
             coupling = self_coupling(poses.to(wide), self.weight, self.bias)
             return parent_activations(coupling, activations.to(wide))
 
@@ -143,11 +134,11 @@ class SelfRoutingNet(ImageClassifier):
         self.capsules = nn.ModuleList(
             SelfRoutingCapsules2d(types, types, dim, stride) for stride in strides
         )
-        height, width_of_map = self.front.out_size(self.img_size)
+        size = self.front.out_size(self.img_size)
         for stride in strides:
-            height, width_of_map = -(-height // stride), -(-width_of_map // stride)
+            size = conv_size(size, 3, stride, padding=1)
         self.types, self.dim = types, dim
-        self.child_count = types * height * width_of_map
+        self.child_count = types * size[0] * size[1]
         self.classes = SelfRoutingClasses(self.child_count, dim, num_classes)
 
     def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch children numbers"]:

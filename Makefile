@@ -1,7 +1,7 @@
 # make demo            set up .venv, then train M1 on real images and draw what it learnt
 # make test            set up .venv, then run the tests
 # make test-docs       only the tests of README and docs: links, examples, every measured number
-# make coverage        the tests, then a table of the lines that they never ran; about a sixth slower
+# make coverage        the tests, then a table of the lines that they never ran; about a fifth slower
 # make lint            ruff and mypy
 # make format          ruff, in place
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them

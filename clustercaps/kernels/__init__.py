@@ -30,6 +30,7 @@ from clustercaps.kernels import build, chunked, cluster_cpu, library
 from clustercaps.kernels.plain import Shape
 from clustercaps.routing import cluster_route
 from clustercaps.utils.errors import unknown
+from clustercaps.utils.hooks import may_bypass
 from clustercaps.utils.tables import text_table
 from clustercaps.utils.tracing import plain_only
 
@@ -144,6 +145,9 @@ def cluster_capsules(
         backend: "auto" or a name from `BACKENDS`.
     """
     path = _choose_once(backend, x.device.type, routing)
+    # These two compute votes themselves.
+    if path in ("cpu", "chunked") and not may_bypass(vote, nn.Conv2d):
+        path = "reference"
     if path == "cpu":
         inputs = cluster_cpu.like_conv2d(x, vote.weight, vote.bias)
         if inputs is not None:

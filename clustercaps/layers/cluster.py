@@ -23,6 +23,7 @@ from clustercaps.routing import (
     vote_statistics,
 )
 from clustercaps.utils.errors import at_least
+from clustercaps.utils.hooks import may_bypass
 from clustercaps.utils.sizes import Size, pair, show_size, windows_along
 
 Children = Float[Tensor, "batch in_channels in_dim in_height in_width"]
@@ -166,8 +167,7 @@ class CapsuleConv2d(nn.Module):
             return capsules if self.norm is None else self.norm(capsules)
         if not trace:
             norm, numbers = self.norm, None
-            # A norm of another kind, or one that somebody listens to, has to be called.
-            if type(norm) is MapNorm and not norm._forward_hooks:
+            if isinstance(norm, MapNorm) and may_bypass(norm, MapNorm):
                 numbers = kernels.NormNumbers(norm.weight, norm.bias, norm.eps)
             capsules = kernels.cluster_capsules(
                 x,

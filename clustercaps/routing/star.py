@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.routing.base import Routed, Routing
+from clustercaps.utils.hooks import has_hooks
 
 # Sums of weights below this are those of parents whose routes are all off.
 SMALLEST_SUM = 1e-6
@@ -133,6 +134,11 @@ class StarRouting(Routing):
     def weights(self) -> StarWeights:
         """The learned numbers as `star_route` takes them."""
         layers = (self.hidden, self.attention, self.router)
+        if any(has_hooks(each) for each in layers):
+            raise RuntimeError(
+                "StarRouting reads the weights of its linear layers and never calls them, so that "
+                "their hooks would not run; use torch.nn.utils.parametrize, or hook the routing"
+            )
         return StarWeights(*(part for each in layers for part in (each.weight.T, each.bias)))
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from clustercaps.layers.cluster import ClusterCapsules2d
+from clustercaps.layers.cluster import CapsuleConv2d
 
 
 @torch.no_grad()
@@ -23,8 +23,11 @@ def first_not_finite(model: nn.Module, batches: list[Tensor]) -> str:
 
         hooks.append(module.register_forward_hook(look))
 
+    layers = [module for module in model.modules() if isinstance(module, CapsuleConv2d)]
+    # Their parts are left alone: a layer that is listened to inside takes another path.
+    parts = {part for layer in layers for part in layer.modules() if part is not layer}
     for name, module in model.named_modules():
-        if isinstance(module, ClusterCapsules2d) or not list(module.children()):
+        if module in layers or not (list(module.children()) or module in parts):
             watch(name, module)
     try:
         for images in batches:

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from helpers.golden import ATTENTION, assert_golden, fill
+from torch.nn.utils import prune
 
 from clustercaps.functional import star_route
 from clustercaps.routing import create_routing
@@ -102,3 +103,14 @@ def test_routes_start_open() -> None:
 def test_bad_temperature_is_refused() -> None:
     with pytest.raises(ValueError, match="temperature must be positive"):
         create_routing("star", 2, 2, 2, temperature=0.0)
+
+
+def test_hooks_that_would_not_run_are_refused() -> None:
+    routing = create_routing("star", 3, 2, 4)
+    votes = torch.randn(1, 3, 2, 4)
+    before = routing.eval()(votes).capsules
+    prune.l1_unstructured(routing.attention, "weight", 0.5)
+    with pytest.raises(RuntimeError, match="their hooks would not run"):
+        routing(votes)
+    prune.remove(routing.attention, "weight")
+    assert not torch.equal(routing(votes).capsules, before)

@@ -1,0 +1,28 @@
+"""Whether a module may be bypassed: its parameters read and its forward method never called."""
+
+from torch import nn
+from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.utils.parametrize import type_before_parametrizations
+
+
+def may_bypass(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a call of `module` does what `kind.forward` does with its parameters, and no more.
+
+    It does not if it is of a subclass, if its `forward` was replaced, or if a hook, its own or one
+    of all modules, waits for the call: capture hooks, `torch.nn.utils.prune`, the older forms of
+    `weight_norm` and `spectral_norm`. Parametrisations are fine, they act when a parameter is read.
+    """
+    known = type(module) is kind or type_before_parametrizations(module) is kind
+    if not known or "forward" in module.__dict__:
+        return False
+    return not (has_hooks(module) or _has_any_global_hook())
+
+
+def has_hooks(module: nn.Module) -> bool:
+    """Whether a hook was registered on this module for its calls."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )

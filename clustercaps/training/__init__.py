@@ -1,13 +1,13 @@
 """Deterministic, resumable training.
 
 Exports settings (`resolve` turns a recipe into `TrainSettings`), runs (`train`, `train_seeds`, and
-`Stopped` for one that a signal ended), what a run leaves behind (`RunFolder`, `Trained`,
-`draw_run`) and tests (`score`, `Score`):
+`Stopped` for a run ended by a signal), the files of a run (`RunFolder`, `Trained`, `draw_run`) and
+testing (`score`, `Score`):
 
     settings = cc.training.resolve("m1", "fashion-mnist-mini", "fast", epochs=2)
     result = cc.training.train(settings, "runs/m1")
 
-Names are imported on first use, so that the settings can be read without waiting for torch.
+Names are imported on first use, so that the settings can be read without importing torch.
 """
 
 from importlib import import_module
@@ -36,8 +36,8 @@ __all__ = [
     "train_seeds",
 ]
 
-# Public name -> the module that defines it. No module has the name of a function here: once
-# imported, it would stand in the function's place.
+# Public name -> the module that defines it. No module may have the name of a function here: once
+# imported, it would replace the function.
 _HOME = {
     "RECIPE_NAMES": "settings",
     "RunFolder": "run_folder",

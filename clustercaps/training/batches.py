@@ -1,4 +1,4 @@
-"""Which images a process sees in which step; the same over all processes whatever their number."""
+"""Batches of each step and process; the global batches do not depend on the number of processes."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from clustercaps import data
 from clustercaps.data import Augment, FolderImages, Images, Prepare
 from clustercaps.training.settings import TrainSettings
 
-# Reads a set held in memory, from its name, "train" or "test", and the folder of its files.
+# Reads a dataset into memory: takes its name, "train" or "test", and the folder of its files.
 Load = Callable[[str, str, str | None], Images]
 
 
 @dataclass(frozen=True)
 class Share:
-    """Which of the processes this is."""
+    """The rank of this process, and the number of processes."""
 
     rank: int = 0
     world: int = 1
@@ -25,7 +25,7 @@ class Share:
 
 @dataclass
 class Batch:
-    """A process's part of a step's batch: images ready for the network, and their labels."""
+    """This process's part of a batch: preprocessed images and their labels."""
 
     images: Tensor
     labels: Tensor
@@ -36,16 +36,16 @@ class Batch:
 class TrainBatches:
     """The training images, in batches of a fixed global size.
 
-    The order of an epoch and the augmentation of a step follow from the seed alone, so that a
-    resumed run, and a run on several processes, sees the same batches.
+    Image order and augmentation depend only on the seed, so that a resumed run, or a run on several
+    processes, sees the same batches.
 
     Args:
-        source: A set in memory, or one that is streamed from a folder.
-        augment: What happens to the images on the device.
-        settings: Of the run.
-        share: Which of the processes this is.
-        device: Where batches are wanted.
-        workers: Processes that read streamed images.
+        source: A dataset in memory, or one streamed from a folder.
+        augment: Augmentation or preprocessing, applied on the device.
+        settings: Settings of the run.
+        share: Rank and number of processes.
+        device: Device of the batches.
+        workers: Data loading processes for streamed images.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class TrainBatches:
             self.mirrored_first = torch.rand(len(source), generator=coins) < 0.5
 
     def __len__(self) -> int:
-        """Steps in an epoch; the last may be a smaller batch, so that none is left out."""
+        """Steps per epoch; the last batch may be smaller, so that no image is skipped."""
         images = min(len(self.source), self.settings.epoch_images or len(self.source))
         return -(-images // self.settings.batch_size)
 
     def epoch(self, epoch: int, first_step: int = 0) -> Iterator[list[Batch]]:
-        """The steps of an epoch from `first_step` on, each in `accumulate` parts."""
+        """The steps of an epoch, starting at `first_step`, each in `accumulate` parts."""
         generator = torch.Generator().manual_seed(mix(self.settings.seed, epoch))
         order = torch.randperm(len(self.source), generator=generator)
         order = order[: self.settings.epoch_images or None]
@@ -83,7 +83,7 @@ class TrainBatches:
             yield from self._from_folder(steps)
 
     def _parts(self, total: int) -> list[Tensor]:
-        """Positions in a batch that are this process's, in `accumulate` parts."""
+        """This process's positions in a batch, in `accumulate` parts."""
         mine = torch.arange(self.share.rank, total, self.share.world)
         return list(mine.tensor_split(self.settings.accumulate))
 
@@ -92,7 +92,7 @@ class TrainBatches:
         generator = torch.Generator().manual_seed(mix(self.settings.seed, epoch, step))
         numbers = Augment.numbers(total, generator)
         if self.settings.flips == "alternating":
-            # Below any probability of a mirror image, or above it.
+            # 0 is below any flip probability, 1 is above.
             numbers[:, 6] = (~(self.mirrored_first[chosen] ^ (epoch % 2 == 1))).double()
         boxes = Augment.boxes(total, generator) if self.settings.erase else None
         batches = []
@@ -129,7 +129,7 @@ def evaluation_batches(
     device: torch.device,
     workers: int = 2,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """This process's share of a test set: every image is in exactly one process's share."""
+    """This process's part of a test set: every image belongs to exactly one process."""
     mine = torch.arange(share.rank, len(source), share.world).split(batch_size)
     if isinstance(source, Images):
         for part in mine:
@@ -142,27 +142,27 @@ def evaluation_batches(
 def streaming_loader(
     source: Dataset[tuple[Tensor, int]], parts: list[list[int]], workers: int
 ) -> DataLoader[tuple[Tensor, int]]:
-    """Read the given images, part by part, in worker processes."""
+    """Read the given images, batch by batch, in worker processes."""
     return DataLoader(source, batch_sampler=parts, num_workers=workers)
 
 
 def open_split(
     settings: TrainSettings, split: str, data_dir: str | None, load: Load | None = None
 ) -> Images | FolderImages:
-    """The images that a run trains on ("train") or is tested on ("test", "novel").
+    """The images for training ("train") or testing ("test", "novel").
 
-    With `validate`, both come from the training set and the test set is not touched. With `views`,
+    With `validate`, both come from the training set and the test set is not used. With `views`,
     "train" and "test" are the familiar viewpoints of their splits, and "novel" is the rest of the
     test set.
 
     Args:
-        settings: Of the run.
+        settings: Settings of the run.
         split: "train", "test" or "novel".
         data_dir: Folder with the official files, if not the cache.
-        load: What reads a set held in memory; `data.load` if not given.
+        load: Reads a dataset into memory; `data.load` by default.
     """
     if split == "novel" and not settings.views:
-        raise ValueError("novel viewpoints are only told apart with the setting views")
+        raise ValueError('the split "novel" needs the setting views')
     wanted = "train" if settings.validate or split == "train" else "test"
     if data.is_streamed(settings.data):
         return _open_folder(settings, split, wanted, data_dir)
@@ -185,19 +185,19 @@ def _open_folder(
     crop = settings.side
     if settings.validate or settings.limit or settings.test_limit:
         raise ValueError(
-            "validate, limit and test_limit are for sets held in memory; give "
-            f"{settings.data} a folder of its own for validation"
+            f"validate, limit and test_limit are not supported by {settings.data}; put the "
+            "validation images into a folder of their own"
         )
     return data.open_folder(settings.data, split, data_dir, crop=crop, seed=settings.seed)
 
 
 def balanced(labels: Tensor, count: int, name: str = "limit") -> Tensor:
-    """The first `count` images, taken from the classes in turn, in ascending order.
+    """Indices of the first `count` images, balanced over classes, in ascending order.
 
     Args:
-        labels: Of all images.
-        count: How many are wanted.
-        name: What the count is called, in errors.
+        labels: Labels of all images.
+        count: Number of images.
+        name: Name of the count in error messages.
     """
     if count > len(labels):
         raise ValueError(f"{name} is {count:,}, but there are only {len(labels):,} images")
@@ -205,12 +205,12 @@ def balanced(labels: Tensor, count: int, name: str = "limit") -> Tensor:
     for label in labels.unique():
         members = (labels == label).nonzero().flatten()
         turn[members] = torch.arange(len(members))
-    # By turn, then by place: a stable sort keeps the order within a turn.
+    # First images of every class first; a stable sort keeps their order.
     return turn.argsort(stable=True)[:count].sort().values
 
 
 def mix(*numbers: int) -> int:
-    """One seed from several numbers, such that neighbours do not collide."""
+    """One seed from several numbers, without collisions between neighbours."""
     seed = 0
     for number in numbers:
         # The multiplier of a common 64-bit linear congruential generator.

@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file with a JSON state inside, written whole or not at all."""
+"""Checkpoints: one safetensors file with a JSON state in its header, written atomically."""
 
 import json
 from pathlib import Path
@@ -14,17 +14,17 @@ from clustercaps.utils.files import replacing
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write tensors and a JSON state; on any failure the previous file stays as it was."""
-    # Copies, because safetensors refuses tensors that share memory.
+    """Write tensors and a JSON state; on failure the previous file is unchanged."""
+    # Copies, because safetensors rejects tensors that share memory.
     plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
     try:
         with replacing(path) as part:
             save_file(plain, part, {"state": json.dumps(state)})
-    # safetensors wraps a full disk in an error of its own.
+    # safetensors reports a full disk with its own exception.
     except (OSError, SafetensorError) as error:
         kept = "the previous checkpoint is intact" if path.exists() else "there is none yet"
         raise OSError(
-            f"cannot write {path}: {error}; {kept}. Make room, then run again with --resume"
+            f"cannot write {path}: {error}; {kept}. Free disk space, then run again with --resume"
         ) from error
 
 
@@ -36,23 +36,23 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
     except (SafetensorError, KeyError, ValueError, OSError) as error:
         raise ValueError(
-            f"{path} is not a readable checkpoint ({error}); start again with --overwrite"
+            f"{path} is not a readable checkpoint ({error}); start over with --overwrite"
         ) from error
 
 
 def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors under names that begin with `prefix`."""
+    """Tensors with `prefix` added to their names."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
 def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with `prefix`, under the rest of their names."""
+    """The tensors whose names start with `prefix`, with the prefix removed."""
     start = f"{prefix}."
     return {n.removeprefix(start): t for n, t in tensors.items() if n.startswith(start)}
 
 
 def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
-    """The optimiser's memory, such as momentum, as tensors named "parameter.what"."""
+    """The optimizer state, such as momentum, as tensors named "parameter.name"."""
     return {
         f"{index}.{what}": value
         for index, memory in optimizer.state_dict()["state"].items()
@@ -62,7 +62,7 @@ def optimizer_tensors(optimizer: Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave; learning rates come from the schedule."""
+    """Restore the state from `optimizer_tensors`; learning rates come from the schedule."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         index, _, what = name.partition(".")
@@ -72,14 +72,14 @@ def restore_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
 
 
 def random_state(device: torch.device) -> Tensor:
-    """State of the generator that dropout draws from on this process's device."""
+    """State of the default random generator (used by dropout) on this device."""
     if device.type == "cuda":
         return torch.cuda.get_rng_state(device)
     return torch.get_rng_state()
 
 
 def restore_random_state(device: torch.device, state: Tensor) -> None:
-    """Put back what `random_state` gave."""
+    """Restore the state from `random_state`."""
     if device.type == "cuda":
         torch.cuda.set_rng_state(state, device)
     else:

@@ -1,4 +1,4 @@
-"""Where numbers stopped being finite."""
+"""Find where values became non-finite."""
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from clustercaps.layers.cluster import CapsuleConv2d
 
 @torch.no_grad()
 def first_not_finite(model: nn.Module, batches: list[Tensor]) -> str:
-    """The first parameter, else the first layer, that holds NaN or infinity for these images."""
+    """The first parameter, else the first layer output, with NaN or infinity for these images."""
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             return f"the weights of {name}"

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 def draw_run(path: Path | str, data_dir: str | None = None) -> list[Path]:
-    """Learning curve, confusion matrix and, for a capsule network, its routing weights.
+    """Draw learning curve, confusion matrix and, for a capsule network, routing weights.
 
-    Drawn from the files of the run. Only the routing weights need the network, for a few images.
+    They are drawn from the files of the run. Only the routing weights need the network.
 
     Args:
-        path: The run's folder.
-        data_dir: Where the run found its data, if not in the cache.
+        path: Run folder.
+        data_dir: Folder with the official files of the dataset, if not the cache.
     """
     if find_spec("matplotlib") is None:
         print("no figures: pip install 'clustercaps[figures]'", file=sys.stderr)
@@ -53,7 +53,7 @@ def draw_run(path: Path | str, data_dir: str | None = None) -> list[Path]:
 
 
 def shows_routing(settings: TrainSettings) -> bool:
-    """Whether a run has a network with routing weights, and images at hand to show them for."""
+    """Whether a run has a network with routing weights, and its images are in memory."""
     capsules = issubclass(get_preset(settings.model).network, CapsuleNet)
     routing = settings.model_settings.get("routing", "cluster")
     return capsules and routing in FUSED_ROUTINGS and not data.is_streamed(settings.data)
@@ -66,13 +66,13 @@ def routing_figure(
     path: Path,
     layer: int = 2,
 ) -> Path:
-    """Per image: its capsules in one layer, and how much each vote cluster counted for them.
+    """Draw, per image, its capsules in one layer and the routing weight of each vote cluster.
 
     Args:
         model: A capsule network.
-        images: A few images, ready for the network.
-        path: Where the PNG goes.
-        layer: Which capsule layer to show, from 1.
+        images: A few preprocessed images.
+        path: Path of the PNG.
+        layer: Capsule layer to show, starting at 1.
     """
     place = next(model.parameters()).device
     _, traces = model.forward_features(images.to(place), trace=True)
@@ -92,7 +92,7 @@ def routing_figure(
             show_map(axes[1 + channel], lengths[row, channel], "viridis", limits)
         for cluster in range(clusters):
             ax = axes[1 + channels + cluster]
-            # Diverging about 1 / clusters: white is where the cluster counts as if by chance.
+            # A diverging colour map: white is the uniform weight 1 / clusters.
             show_map(ax, shares[row, cluster], "RdBu_r", (0.0, 2 * fair))
         bars = axes[-1]
         bars.bar(
@@ -116,18 +116,18 @@ def routing_figure(
 
 
 def show_map(ax: "Axes", values: Tensor, colours: str, limits: tuple[float, float] | None) -> None:
-    """One map as pixels, without axes."""
+    """Show a feature map as an image, without axes."""
     low, high = limits or (None, None)
     ax.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high)
     ax.set_axis_off()
 
 
 def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
-    """Training loss and training and test error over the epochs of some runs.
+    """Draw training loss, training error and test error over the epochs of several runs.
 
     Args:
         runs: The lines of `metrics.jsonl` of each run.
-        path: Where the PNG goes.
+        path: Path of the PNG.
     """
     figure = new_figure(9.0, 3.6)
     left, right = figure.subplots(1, 2)
@@ -149,8 +149,8 @@ def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path)
         )
     left.set(xlabel="epoch", ylabel="training loss", ylim=(0, None))
     right.set(xlabel="epoch", ylabel="error (%)", ylim=(0, None))
-    right.plot([], [], color="0.3", marker="o", ms=3, label="tested")
-    right.plot([], [], color="0.3", ls="--", alpha=0.6, label="training, augmented")
+    right.plot([], [], color="0.3", marker="o", ms=3, label="test")
+    right.plot([], [], color="0.3", ls="--", alpha=0.6, label="training (augmented)")
     for ax in (left, right):
         ax.legend(frameon=False, fontsize=8)
         ax.grid(alpha=0.25)
@@ -159,7 +159,7 @@ def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path)
 
 
 def confusion_figure(score: Score, class_names: Sequence[str], path: Path) -> Path:
-    """The confusion matrix in percent of each true class; numbers where there is room for them."""
+    """Draw the confusion matrix in percent of each true class, with counts if they fit."""
     counts = score.confusion.double()
     shares = 100 * counts / counts.sum(1, keepdim=True).clamp(min=1)
     classes = len(class_names)
@@ -178,7 +178,7 @@ def confusion_figure(score: Score, class_names: Sequence[str], path: Path) -> Pa
             if count:
                 colour = "white" if shares[row, column] > 55 else "0.2"
                 ax.text(column, row, str(count), ha="center", va="center", color=colour, fontsize=7)
-    ax.set(xlabel="taken for", ylabel="class")
+    ax.set(xlabel="predicted class", ylabel="true class")
     ax.set_title(f"error {score.error:.2f} % of {score.total:,} images", fontsize=10)
-    figure.colorbar(image, ax=ax, shrink=0.8, label="% of the class")
+    figure.colorbar(image, ax=ax, shrink=0.8, label="% of the true class")
     return save(figure, path)

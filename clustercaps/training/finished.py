@@ -1,4 +1,4 @@
-"""A finished run, ready to test and to predict."""
+"""Finished runs, for testing and prediction."""
 
 import glob
 import sys
@@ -20,7 +20,7 @@ from clustercaps.training.scoring import BATCH, Score, score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.devices import pick_device
 
-# Luma of red, green and blue, as in every grey-scale conversion since ITU-R 601.
+# Luma coefficients of red, green and blue (ITU-R 601).
 GREY = (0.299, 0.587, 0.114)
 
 TEST_PARTS = ("test", "novel")
@@ -28,7 +28,7 @@ TEST_PARTS = ("test", "novel")
 
 @dataclass(frozen=True)
 class Trained:
-    """A network with its run's settings and the names of its classes."""
+    """A trained network with the settings of its run and its class names."""
 
     model: ImageClassifier
     settings: TrainSettings
@@ -50,7 +50,7 @@ class Trained:
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """The device of the network."""
         return next(self.model.parameters()).device
 
     @property
@@ -61,7 +61,7 @@ class Trained:
     def open_images(
         self, name: str, split: str = "test", data_dir: str | None = None
     ) -> data.Images | data.FolderImages:
-        """A set of images with the classes that the network was trained on."""
+        """A dataset with the classes that the network was trained on."""
         images: data.Images | data.FolderImages
         if data.is_streamed(name):
             images = data.open_folder(name, split, data_dir, crop=self.model.img_size[0])
@@ -72,24 +72,24 @@ class Trained:
         if tuple(names) != self.class_names:
             raise ValueError(
                 f"{name} has the classes {', '.join(names[:5])}, ...; the network was trained on "
-                f"{', '.join(self.class_names[:5])}, ..."
+                f"{', '.join(self.class_names[:5])}, ...; pass a dataset with the same classes"
             )
         return images
 
     def score(self, images: data.Images | data.FolderImages) -> Score:
-        """Test the network on some images."""
+        """Test the network on these images."""
         classes = len(self.class_names)
         return score(self.model, images, self.prepare, classes, self.device)
 
     @torch.no_grad()
     def predict(self, paths: Sequence[Path]) -> Iterator[Tensor]:
-        """Class probabilities of image files, one vector each."""
+        """Class probabilities of image files, one vector per file."""
         for start in range(0, len(paths), BATCH):
             pixels = torch.stack([self._read(path) for path in paths[start : start + BATCH]])
             yield from self.model(self.prepare(pixels.to(self.device))).softmax(1).cpu()
 
     def _read(self, path: Path) -> Tensor:
-        """An image file as the training set would have stored it."""
+        """An image file in the format of the training set."""
         if data.is_streamed(self.settings.data):
             crop = self.model.img_size[0]
             resize = size_before_crop(crop)
@@ -108,30 +108,30 @@ class Trained:
 
 
 def finished_run(path: Path) -> tuple[TrainSettings, dict[str, Any]]:
-    """Settings and result of a run, or why there is no result."""
+    """Settings and result of a run; raises an error if it is not finished."""
     folder = RunFolder(path)
     settings, result = folder.settings, folder.result
     if settings is None:
-        raise ValueError(f"{path} contains no run; give the --out folder of `clustercaps train`")
+        raise ValueError(f"{path} contains no run; pass the --out folder of `clustercaps train`")
     if result is None:
         raise ValueError(
-            f"the run in {path} is not finished: clustercaps train --resume --out {path}"
+            f"the run in {path} is not finished; run clustercaps train --resume --out {path}"
         )
     return settings, result
 
 
 def last_test(path: Path, data_dir: str | None = None) -> dict[str, Score]:
-    """Scores of a finished run's last test, of "test" and, for runs with `views`, "novel".
+    """Scores of the last test of a finished run: "test" and, for runs with `views`, "novel".
 
-    Runs of version 0.1.0 did not keep them: such a network is tested once more.
+    Runs of version 0.1.0 did not store them: such a network is tested again.
     """
     folder = RunFolder(path)
     stored = folder.last_test
     if stored is not None:
         return {part: Score.from_plain(stored[part]) for part in TEST_PARTS if part in stored}
-    print(f"{path} has no confusion.json: testing its network, once", file=sys.stderr)
+    print(f"{path} has no confusion.json: testing its network once", file=sys.stderr)
     trained = Trained.open(path, "auto")
-    # The images the run was tested on: with --validate, the held-out fifth and not the test set.
+    # With --validate, these are the held-out images, not the test set.
     parts = TEST_PARTS if trained.settings.views else TEST_PARTS[:1]
     scores = {part: trained.score(open_split(trained.settings, part, data_dir)) for part in parts}
     folder.keep_last_test(trained.class_names, {p: s.to_plain() for p, s in scores.items()})
@@ -139,7 +139,7 @@ def last_test(path: Path, data_dir: str | None = None) -> dict[str, Score]:
 
 
 def find_images(patterns: Sequence[str]) -> list[Path]:
-    """The image files that paths, folders and shell patterns stand for."""
+    """The image files that match paths, folders and glob patterns."""
     found: list[Path] = []
     for pattern in patterns:
         path = Path(pattern)
@@ -150,6 +150,6 @@ def find_images(patterns: Sequence[str]) -> list[Path]:
         else:
             matches = [Path(p) for p in sorted(glob.glob(pattern, recursive=True))]
         if not matches:
-            raise FileNotFoundError(f"no image at {pattern}; give files, folders or patterns")
+            raise FileNotFoundError(f"no image at {pattern}; pass files, folders or glob patterns")
         found += matches
     return found

@@ -27,7 +27,7 @@ from clustercaps.training.signals import Stopped, StopSignals
 from clustercaps.training.state import TrainState
 from clustercaps.utils.machine import machine
 
-# What a step can end with; the processes agree on the largest.
+# Possible outcomes of a step; the processes agree on the largest.
 GO_ON, SAVE, STOP, NOT_FINITE = range(4)
 
 
@@ -35,13 +35,13 @@ class Trainer:
     """One run.
 
     Args:
-        settings: What to do.
-        folder: Where it goes, already opened by the first process.
-        accelerator: The engine, from `new_accelerator`.
-        data_dir: Folder with the data's official files, if not the cache.
+        settings: Settings of the run.
+        folder: Run folder, already opened by the main process.
+        accelerator: From `new_accelerator`.
+        data_dir: Folder with the official files of the dataset, if not the cache.
         save_every: Seconds between checkpoints within an epoch.
-        workers: Processes that read streamed images.
-        load: What reads a set held in memory, if not `data.load`.
+        workers: Data loading processes for streamed images.
+        load: Reads a dataset into memory; `data.load` by default.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Trainer:
         self.settings, self.folder, self.accelerator = settings, folder, accelerator
         self.save_every, self.workers, self.device = save_every, workers, accelerator.device
         self.share = Share(accelerator.process_index, accelerator.num_processes)
-        # The first process fetches what is missing; the others find it in the cache.
+        # The main process downloads missing data; the others find it in the cache.
         with accelerator.main_process_first():
             train_images = open_split(settings, "train", data_dir, load)
             parts = ("test", "novel") if settings.views else ("test",)
@@ -83,11 +83,11 @@ class Trainer:
             while state.progress.epoch < settings.epochs:
                 self._train_epoch(signals)
                 tested = self._end_epoch()
-        # A run killed between its last checkpoint and its result is tested again.
+        # A run killed after its last checkpoint but before its result is tested again.
         return self._finish(tested or self._test())
 
     def _train_epoch(self, signals: StopSignals) -> None:
-        """The steps of an epoch, from wherever the run stands."""
+        """Run the remaining steps of the current epoch."""
         progress = self.state.progress
         self.state.parallel.train()
         saved = then = time.monotonic()
@@ -110,27 +110,27 @@ class Trainer:
                     self.state.save(self.folder.checkpoint)
                     saved = then = time.monotonic()
                 if outcome == STOP:
-                    # The signal may have reached another process only.
+                    # The signal may have reached only another process.
                     number = signals.number or signal.SIGTERM
                     raise Stopped(number, self.folder.path, progress.epoch, progress.step)
                 bar.set_postfix_str(self._standing(), refresh=False)
                 bar.update()
 
     def _step(self, parts: list[Batch]) -> bool:
-        """One update from one global batch; False if its loss or gradient is not finite."""
+        """Update the weights with one global batch; False if loss or gradient is not finite."""
         progress, settings = self.state.progress, self.settings
         parallel = self.state.parallel
         self.state.optimizer.zero_grad()
         loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
         errors = torch.zeros((), dtype=torch.int64, device=self.device)
         for number, batch in enumerate(parts, 1):
-            # Gradients travel between processes once per step, with the last part.
+            # Gradients are synchronised once per step, with the last part.
             last = number == len(parts)
             with contextlib.nullcontext() if last else self.accelerator.no_sync(parallel):
                 with self._precision():
                     loss, logits = parallel(batch.images, batch.labels, progress.steps)
-                # Gradients are averaged over the processes; times their number this becomes the
-                # mean over the whole batch, however unevenly its images are shared.
+                # DDP averages gradients over processes; multiplied by their number, this gives the
+                # mean over the whole batch, even if it is split unevenly.
                 self.accelerator.backward(loss * (self.share.world / batch.total))
             loss_sum += loss.detach()
             errors += (logits.argmax(1) != batch.labels).sum()
@@ -153,13 +153,13 @@ class Trainer:
         )
 
     def _agree(self, wish: int) -> int:
-        """The largest wish of all processes, so that they save and stop together."""
+        """The largest request of all processes, so that they save and stop together."""
         if self.share.world == 1:
             return wish
         return int(self.accelerator.gather(torch.tensor([wish], device=self.device)).max())
 
     def _end_epoch(self) -> dict[str, Score] | None:
-        """Test, write the epoch's line and a checkpoint."""
+        """Test, write the metrics of the epoch and a checkpoint."""
         progress = self.state.progress
         own = [progress.loss, progress.errors, progress.seen]
         sums = torch.tensor(own, dtype=torch.float64, device=self.device)
@@ -184,7 +184,7 @@ class Trainer:
         return tested
 
     def _test(self) -> dict[str, Score]:
-        """Scores on the test images and, if they are told apart, on those of novel viewpoints."""
+        """Scores on the test images and, with `views`, on novel viewpoints."""
         model, scores = self.state.tested, {}
         for part, images in self.test_images.items():
             with self._precision():
@@ -201,7 +201,7 @@ class Trainer:
         return scores
 
     def _finish(self, scores: dict[str, Score]) -> dict[str, Any]:
-        """Keep the network and write the result of the last epoch."""
+        """Save the network and write the result of the last epoch."""
         settings, images, tested = self.settings, self.test_images["test"], scores["test"]
         names = images.meta["class_names"] if isinstance(images, Images) else images.class_names
         result = {
@@ -241,12 +241,12 @@ class Trainer:
         place = first_not_finite(self.state.model, [batch.images for batch in parts])
         return (
             f"loss or gradient is not finite in epoch {progress.epoch + 1}, step "
-            f"{progress.step + 1}, at learning rate {rate:.4g}; it began in {place}. The last good "
-            f"checkpoint in {self.folder.path} is kept; try a smaller --lr or a --clip-norm"
+            f"{progress.step + 1}, at learning rate {rate:.4g}; first seen in {place}. The last "
+            f"good checkpoint in {self.folder.path} is kept; try a smaller --lr or --clip-norm"
         )
 
     def _bar(self) -> "tqdm[Any]":
-        """A bar over the whole run, so that the time left is the run's."""
+        """A progress bar over the whole run, so that it shows the remaining time of the run."""
         steps = len(self.batches)
         return tqdm(
             total=steps * self.settings.epochs,
@@ -254,7 +254,7 @@ class Trainer:
             desc=f"epoch {self.state.progress.epoch + 1}/{self.settings.epochs}",
             unit="step",
             leave=False,
-            # None: no bar where there is no terminal.
+            # None: no bar if stderr is not a terminal.
             disable=None if self.accelerator.is_main_process else True,
         )
 
@@ -268,14 +268,14 @@ class Trainer:
 
 
 def training_preparation(settings: TrainSettings) -> Augment | Prepare:
-    """How training images are prepared: augmented, unless the settings leave that out."""
+    """Augmentation of the training images, or plain preprocessing without `augment`."""
     if not settings.augment:
         return data.test_transform(settings.data, size=settings.side)
     return replace(data.train_transform(settings.data, size=settings.side), erase=settings.erase)
 
 
 def network_settings(settings: TrainSettings, images: Images | FolderImages) -> dict[str, Any]:
-    """What the data asks of the network, and the settings it was given."""
+    """Arguments of the network: those that the dataset determines, and `model_settings`."""
     if isinstance(images, FolderImages):
         in_chans, num_classes = 3, images.num_classes
     else:
@@ -285,7 +285,7 @@ def network_settings(settings: TrainSettings, images: Images | FolderImages) -> 
 
 
 def describe(line: dict[str, Any], settings: TrainSettings) -> str:
-    """An epoch in one line."""
+    """The metrics of an epoch in one line."""
     split = "validation" if settings.validate else "test"
     tested = f", {split} error {line['test_error']:.2f} %" if "test_error" in line else ""
     tested += f", novel {line['novel_error']:.2f} %" if "novel_error" in line else ""
@@ -296,10 +296,10 @@ def describe(line: dict[str, Any], settings: TrainSettings) -> str:
 
 
 def new_accelerator(folder: RunFolder, track: str | None) -> Accelerator:
-    """The engine: one process, or as many as torchrun started; GPUs where there are any."""
+    """An Accelerator for one process, or all started by torchrun; uses GPUs if available."""
     return Accelerator(
         cpu=not torch.accelerator.is_available(),
-        # Mixed precision is the loop's own: the engine allows only one choice per process.
+        # The loop handles mixed precision: Accelerate allows only one choice per process.
         mixed_precision="no",
         log_with=track,
         project_dir=str(folder.tracker),

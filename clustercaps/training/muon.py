@@ -1,10 +1,10 @@
 """Muon: orthogonalised momentum for the weights of convolutions, AdamW for everything else.
 
-A momentum matrix M = U S V' is replaced by about U V', so that all of its directions move equally
-far. The singular values come near 1 by five steps of a quintic Newton-Schulz iteration, with the
-coefficients of Keller Jordan's Muon (2024), which `torch.optim.Muon` uses too. That class takes
-2-D parameters only. A grouped convolution holds one matrix per group: in a capsule layer those of
-different child channels, which meet no common input, are orthogonalised one by one.
+A momentum matrix M = U S V' is replaced by approximately U V', so that all its directions get the
+same step size. Five steps of a quintic Newton-Schulz iteration bring the singular values close to
+1, with the coefficients of Keller Jordan's Muon (2024), which `torch.optim.Muon` uses too. That
+class supports only 2-D parameters. A grouped convolution has one matrix per group: in a capsule
+layer, the matrices of different child channels share no input and are orthogonalised separately.
 """
 
 import math
@@ -24,7 +24,7 @@ BETAS, EPS = (0.9, 0.99), 1e-8
 def orthogonalise(
     matrices: Float[Tensor, "groups rows columns"],
 ) -> Float[Tensor, "groups rows columns"]:
-    """Each matrix with its singular values brought near 1; zeros stay zeros."""
+    """Each matrix with its singular values brought close to 1; zeros stay zeros."""
     a, b, c = COEFFICIENTS
     wide = matrices if matrices.shape[-2] <= matrices.shape[-1] else matrices.mT
     x = wide / (wide.norm(dim=(-2, -1), keepdim=True) + 1e-7)
@@ -40,12 +40,12 @@ class Muon(Optimizer):
     Both weight decays are decoupled: a step multiplies weights by 1 - lr x decay.
 
     Args:
-        model: Whose parameters are trained.
-        lr: Learning rate of the convolutions' weights.
+        model: The network to train.
+        lr: Learning rate of convolution weights.
         adamw_lr: Learning rate of all other parameters.
-        momentum: Of the convolutions' weights.
-        nesterov: Look ahead along the momentum.
-        weight_decay: Of all parameters.
+        momentum: Momentum of convolution weights.
+        nesterov: Use Nesterov momentum.
+        weight_decay: Weight decay of all parameters.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Muon(Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update of all parameters that have a gradient; returns the closure's loss, if any."""
+        """Update all parameters that have a gradient; returns the loss of the closure, if any."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -89,7 +89,7 @@ class Muon(Optimizer):
         if group["nesterov"]:
             momentum = gradient + group["momentum"] * momentum
         matrices = momentum.reshape(group["matrices"], -1, math.prod(weight.shape[1:]))
-        # As long a step per row, however many rows there are.
+        # Makes the step size per row independent of the number of rows.
         length = math.sqrt(max(1.0, matrices.shape[1] / matrices.shape[2]))
         weight.add_(orthogonalise(matrices).view_as(weight), alpha=-group["lr"] * length)
 
@@ -110,9 +110,9 @@ class Muon(Optimizer):
 def parameter_groups(
     model: nn.Module, adamw_scale: float, weight_decay: float
 ) -> Iterable[dict[str, Any]]:
-    """A group for each number of matrices in a convolution's weight, and one for the rest.
+    """One group per number of matrices in a convolution weight, and one for the rest.
 
-    `lr_scale` is what the learning rate of the schedule is multiplied with.
+    `lr_scale` multiplies the learning rate of the schedule.
     """
     convolutions: dict[int, list[Tensor]] = {}
     for module in model.modules():

@@ -1,4 +1,4 @@
-"""What training minimises: the network's own loss, as one module that processes share."""
+"""The training objective: the network with its own loss, as one module for DDP."""
 
 import torch
 from torch import Tensor, nn
@@ -12,14 +12,14 @@ from clustercaps.training.settings import TrainSettings
 class Objective(nn.Module):
     """A network together with its loss.
 
-    A module of its own, because processes exchange the gradients of what one `forward` used: a
-    decoder that only the loss calls must be inside it.
+    This is one module because DDP synchronises the parameters used in one `forward`: a decoder that
+    only the loss calls must be part of it.
 
     Args:
         model: The network.
-        settings: Of the run.
-        prepare: How its images were prepared, to give decoders the pixels back.
-        train_images: Images in the training set.
+        settings: Settings of the run.
+        prepare: Preprocessing of the images, to recover the pixels for decoders.
+        train_images: Number of images in the training set.
     """
 
     def __init__(
@@ -29,8 +29,8 @@ class Objective(nn.Module):
         own_loss = type(model).training_loss is not ImageClassifier.training_loss
         if settings.label_smoothing and own_loss:
             raise ValueError(
-                f"label_smoothing is for cross-entropy, but {settings.model} has a loss of its "
-                "own; leave it out"
+                f"label_smoothing needs cross-entropy, but {settings.model} has its own loss; "
+                "remove it"
             )
         self.model, self.prepare, self.train_images = model, prepare, train_images
         self.label_smoothing = settings.label_smoothing
@@ -50,7 +50,7 @@ class Objective(nn.Module):
 
 
 def new_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
-    """The optimiser that the settings name."""
+    """The optimizer named in the settings."""
     rate, decay = settings.lr, settings.weight_decay
     if settings.optimizer == "muon":
         return Muon(model, rate, settings.adamw_lr, settings.momentum, settings.nesterov, decay)
@@ -60,7 +60,7 @@ def new_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Opti
             weights, rate, settings.momentum, weight_decay=decay, nesterov=settings.nesterov
         )
     if settings.optimizer == "rmsprop":
-        # Keras' defaults, which the networks that use it were trained with.
+        # Keras defaults, which the networks that use it were trained with.
         return torch.optim.RMSprop(weights, rate, alpha=0.9, eps=1e-8, weight_decay=decay)
     if settings.optimizer == "radam":
         return torch.optim.RAdam(weights, rate, weight_decay=decay)

@@ -1,4 +1,4 @@
-"""Whole runs: one, or one per seed."""
+"""Training runs: one, or one per seed."""
 
 import atexit
 import json
@@ -28,18 +28,18 @@ def train(
     workers: int = 2,
     load: Load | None = None,
 ) -> dict[str, Any]:
-    """Run to the end and return the result, which is also in `out/result.json`.
+    """Train to the end and return the result, which is also written to `out/result.json`.
 
     Args:
-        settings: What to do.
-        out: The run's folder.
-        resume: Continue the run in `out`; a finished one is left as it is.
+        settings: Settings of the run.
+        out: Run folder.
+        resume: Resume the run in `out`; a finished run is left unchanged.
         overwrite: Delete the run in `out` first.
-        data_dir: Folder with the data's official files, if not the cache.
-        save_every: Seconds between checkpoints within an epoch; there is one after every epoch.
-        track: "tensorboard" or "wandb", to log there as well.
-        workers: Processes that read streamed images.
-        load: What reads a set held in memory, if not `data.load`.
+        data_dir: Folder with the official files of the dataset, if not the cache.
+        save_every: Seconds between checkpoints within an epoch; one follows every epoch.
+        track: "tensorboard" or "wandb", to log there too.
+        workers: Data loading processes for streamed images.
+        load: Reads a dataset into memory; `data.load` by default.
     """
     folder = RunFolder(Path(out))
     accelerator = new_accelerator(folder, track)
@@ -64,20 +64,20 @@ def train(
         return trainer.run()
     finally:
         folder.close()
-        # Not `end_training`, which parts the processes: the next seed needs them together.
+        # Not `end_training`, which destroys the process group: the next seed needs it.
         for tracker in accelerator.trackers:
             tracker.finish()
 
 
 @atexit.register
 def _part() -> None:
-    """Let the processes that torchrun started go, at the end of the program."""
+    """Destroy the process group at exit."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
 def _from_first(message: str | None, processes: int) -> str | None:
-    """What the first process says, in every process."""
+    """Broadcast a message from the main process."""
     if processes == 1:
         return message
     from accelerate.utils import broadcast_object_list
@@ -90,7 +90,7 @@ def _from_first(message: str | None, processes: int) -> str | None:
 def train_seeds(
     settings: TrainSettings, seeds: list[int], out: Path | str, **options: Any
 ) -> dict[str, Any]:
-    """One run per seed, in `out/seed-N`; mean and standard deviation go to `out/summary.json`."""
+    """Train one run per seed in `out/seed-N`; `out/summary.json` has mean and sd."""
     out = Path(out)
     results = [
         train(replace(settings, seed=seed), out / f"seed-{seed}", **options) for seed in seeds

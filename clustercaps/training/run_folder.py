@@ -1,4 +1,4 @@
-"""The folder of a run: what is in it, who may write to it, and when it is finished."""
+"""The run folder: its files, its lock, and whether the run is finished."""
 
 import json
 import shutil
@@ -20,10 +20,10 @@ LOCK = ".lock"
 
 
 class RunFolder:
-    """A run's folder, held by one run at a time.
+    """A run folder, locked by one run at a time.
 
-    Holds `settings.json`, `metrics.jsonl` (one line per epoch), `checkpoint.safetensors`, and when
-    finished `result.json`, `confusion.json` and `model/`.
+    Contains `settings.json`, `metrics.jsonl` (one line per epoch), `checkpoint.safetensors`, and
+    when finished `result.json`, `confusion.json` and `model/`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,43 +37,43 @@ class RunFolder:
 
     @property
     def model(self) -> Path:
-        """The finished network, as `save_pretrained` writes it."""
+        """The trained network, as written by `save_pretrained`."""
         return self.path / MODEL
 
     @property
     def tracker(self) -> Path:
-        """Where TensorBoard or W&B keep their files, if they are used."""
+        """The folder for TensorBoard or W&B files, if they are used."""
         return self.path / TRACKER
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """What a finished run reached; None before that."""
+        """The result of a finished run; None before that."""
         path = self.path / RESULT
         return read_json(path) if path.exists() else None
 
     @property
     def last_test(self) -> dict[str, Any] | None:
-        """Class names, and the counts of the last test as `Score.to_plain` gives them.
+        """Class names, and the counts of the last test from `Score.to_plain`.
 
-        Keys: `class_names`, `test` and, for runs with `views`, `novel`. None if there is no such
-        file: before a run is finished, and for runs of version 0.1.0.
+        Keys: `class_names`, `test` and, for runs with `views`, `novel`. None if the file does not
+        exist: before a run is finished, and for runs of version 0.1.0.
         """
         path = self.path / CONFUSION
         if not path.exists():
             return None
         content = read_json(path)
         if not {"class_names", "test"} <= content.keys():
-            raise ValueError(f"{path} is damaged; delete it, and the network is tested again")
+            raise ValueError(f"{path} is corrupt; delete it, and the network is tested again")
         return content
 
     @property
     def settings(self) -> TrainSettings | None:
-        """What the run was started with; None for an empty folder."""
+        """The settings of the run; None for an empty folder."""
         path = self.path / SETTINGS
         return from_json(path.read_text(encoding="utf-8"), str(path)) if path.exists() else None
 
     def metrics(self) -> list[dict[str, Any]]:
-        """One entry per finished epoch; a line cut short by a kill is left out."""
+        """One entry per finished epoch; an incomplete last line is ignored."""
         path = self.path / METRICS
         if not path.exists():
             return []
@@ -81,20 +81,20 @@ class RunFolder:
         return [json.loads(line) for line in lines]
 
     def open(self, settings: TrainSettings, resume: bool, overwrite: bool) -> None:
-        """Take the folder for a run with these settings, or say why not."""
+        """Lock the folder for a run with these settings; raises an error if it cannot be used."""
         if resume and overwrite:
-            raise ValueError("--resume continues a run, --overwrite deletes it; give one of them")
+            raise ValueError("--resume and --overwrite exclude each other; pass only one")
         if self.path.exists() and not self.path.is_dir():
-            raise ValueError(f"{self.path} is a file; give another --out")
+            raise ValueError(f"{self.path} is a file; pass another --out")
         if self.path.is_dir() and any(self.path.iterdir()) and not (self.path / SETTINGS).exists():
-            raise ValueError(f"{self.path} holds something else than a run; give another --out")
+            raise ValueError(f"{self.path} is not empty and not a run; pass another --out")
         self.path.mkdir(parents=True, exist_ok=True)
         self._take_lock()
         earlier = self.settings
         if earlier is not None and not (resume or overwrite):
-            state = "is finished" if self.result is not None else "was begun but not finished"
+            state = "is finished" if self.result is not None else "is not finished"
             raise ValueError(
-                f"the run in {self.path} {state}; --resume continues it, --overwrite starts anew"
+                f"the run in {self.path} {state}; --resume continues it, --overwrite starts over"
             )
         if earlier is not None and overwrite:
             self._clear()
@@ -104,23 +104,23 @@ class RunFolder:
         write_atomically(self.path / SETTINGS, settings.to_json())
 
     def close(self) -> None:
-        """Let another run have the folder."""
+        """Release the folder."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
     def keep_metrics(self, epochs: int) -> None:
-        """Drop the lines of epochs that a resumed run will do again."""
+        """Delete the lines of epochs that a resumed run will repeat."""
         kept = [line for line in self.metrics() if line["epoch"] <= epochs]
         write_atomically(self.path / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
 
     def add_metrics(self, line: dict[str, Any]) -> None:
-        """Append one epoch's line."""
+        """Append the line of an epoch."""
         with (self.path / METRICS).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def keep_last_test(self, class_names: Sequence[str], counts: Mapping[str, Any]) -> None:
-        """Write what `last_test` reads."""
+        """Write the file that `last_test` reads."""
         content = {"class_names": list(class_names), **counts}
         write_atomically(self.path / CONFUSION, json.dumps(content) + "\n")
 
@@ -133,7 +133,7 @@ class RunFolder:
             self._lock = take_lock(self.path / LOCK, wait=False)
         except BlockingIOError as error:
             raise ValueError(
-                f"{self.path} is in use by process {error.filename}; wait for it, or give another "
+                f"{self.path} is in use by process {error.filename}; wait for it, or pass another "
                 "--out"
             ) from error
 
@@ -151,13 +151,13 @@ class RunFolder:
 
 
 def differences(stored: TrainSettings, asked: TrainSettings) -> str:
-    """How the settings of a run differ from those now asked for."""
+    """How the stored settings of a run differ from the requested ones."""
     changed = [
         f"{name} was {value!r}, now {getattr(asked, name)!r}"
         for name, value in vars(stored).items()
         if value != getattr(asked, name)
     ]
-    return "; ".join(changed) + "; give the same settings, or none"
+    return "; ".join(changed) + "; pass the same settings, or none"
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is damaged, it is not JSON: {error}") from error
+        raise ValueError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path} is damaged: expected a JSON object")
+        raise ValueError(f"{path} is corrupt: expected a JSON object")
     return content

@@ -1,4 +1,4 @@
-"""The learning rate of every step, and the running average of the weights."""
+"""Learning rate schedules, and the exponential moving average of the weights."""
 
 import copy
 import math
@@ -11,7 +11,7 @@ from clustercaps.training.settings import TrainSettings
 
 
 def learning_rate(settings: TrainSettings, epoch: int, progress: float) -> float:
-    """The learning rate at `progress` (0 to 1) through `epoch` (from 0)."""
+    """The learning rate at `progress` (0 to 1) through `epoch` (starting at 0)."""
     at = epoch + progress
     if at < settings.warmup_epochs:
         return settings.lr * at / settings.warmup_epochs
@@ -31,15 +31,15 @@ def learning_rate(settings: TrainSettings, epoch: int, progress: float) -> float
 
 
 def drops(settings: TrainSettings) -> list[float]:
-    """Shares of the run after which the learning rate of the schedule "step" drops."""
-    # A share may stand as a fraction: 150/350 has no short decimal form.
+    """Fractions of the run at which the learning rate of the "step" schedule drops."""
+    # Written as fractions because some, such as 150/350, have no short decimal form.
     return [float(Fraction(part)) for part in settings.drops.split(",") if part]
 
 
 class WeightAverage:
-    """An exponential running average of a network's weights, kept as a second network.
+    """An exponential moving average of a network's weights, stored as a second network.
 
-    Early on the decay is smaller, so that the first random weights are soon forgotten.
+    The decay is smaller early on, so that the random initial weights are soon forgotten.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -48,7 +48,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
-        """Take in the weights after `step` (from 1)."""
+        """Update the average with the weights after `step` (starting at 1)."""
         decay = min(self.decay, (1 + step) / (10 + step))
         for average, weight in zip(self.model.parameters(), model.parameters(), strict=True):
             average.lerp_(weight, 1 - decay)

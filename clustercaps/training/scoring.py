@@ -1,4 +1,4 @@
-"""How well a network does on a set of images."""
+"""Test a network: errors, loss and confusion matrix."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -12,13 +12,13 @@ from torch.nn import functional as F
 from clustercaps.data import FolderImages, Images, Prepare
 from clustercaps.training.batches import Share, evaluation_batches
 
-# Larger than a training batch: nothing is kept for a backward pass.
+# Larger than a training batch: nothing is saved for a backward pass.
 BATCH = 250
 
 
 @dataclass(frozen=True)
 class Score:
-    """Counts over a test set; `confusion[i, j]` images of class i were taken for class j."""
+    """Counts over a test set; `confusion[i, j]` images of class i were classified as j."""
 
     confusion: Tensor
     loss_sum: float
@@ -31,17 +31,17 @@ class Score:
 
     @property
     def errors(self) -> int:
-        """Images taken for another class."""
+        """Number of misclassified images."""
         return self.total - int(self.confusion.trace())
 
     @property
     def error(self) -> float:
-        """Percentage of images taken for another class."""
+        """Percentage of misclassified images."""
         return 100 * self.errors / self.total
 
     @property
     def top5_error(self) -> float:
-        """Percentage of images whose class is not among the five likeliest."""
+        """Percentage of images whose class is not among the five most likely."""
         return 100 * self.top5_misses / self.total
 
     @property
@@ -50,7 +50,7 @@ class Score:
         return self.loss_sum / self.total
 
     def over_all_processes(self, accelerator: Accelerator) -> "Score":
-        """The sum of every process's counts."""
+        """The sum of the counts of all processes."""
         # One process needs no exchange, for which not every device has the types.
         if accelerator.num_processes == 1:
             return self
@@ -80,7 +80,7 @@ def score(
     share: Share | None = None,
     workers: int = 2,
 ) -> Score:
-    """Test a network on this process's share of the images, each image once.
+    """Test a network on this process's part of the images, each image once.
 
     Args:
         model: The network, on `device`.

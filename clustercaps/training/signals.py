@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a run after the step at hand, with a checkpoint."""
+"""Ctrl-C and SIGTERM stop a run after the current step, with a checkpoint."""
 
 import signal
 from pathlib import Path
@@ -7,25 +7,25 @@ from typing import Any
 
 
 class Stopped(Exception):
-    """A run ended early by a signal; its checkpoint is written.
+    """A run was stopped by a signal; its checkpoint is written.
 
     Args:
-        number: Of the signal.
-        folder: Of the run.
+        number: Signal number.
+        folder: Run folder.
         epoch: Finished epochs.
-        step: Finished steps of the epoch at hand.
+        step: Finished steps of the current epoch.
     """
 
     def __init__(self, number: int, folder: Path, epoch: int, step: int) -> None:
         self.exit_code = 128 + number
         super().__init__(
-            f"stopped in epoch {epoch + 1} after step {step}; the checkpoint is written. Continue "
+            f"stopped in epoch {epoch + 1} after step {step}; the checkpoint is written. Resume "
             f"with: clustercaps train --resume --out {folder}"
         )
 
 
 class StopSignals:
-    """While active, remembers SIGINT and SIGTERM; the second one acts at once, as usual."""
+    """While active, records SIGINT and SIGTERM; a second one takes effect immediately."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -33,7 +33,7 @@ class StopSignals:
 
     @property
     def received(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal was received."""
         return self.number != 0
 
     def __enter__(self) -> "StopSignals":

@@ -1,4 +1,4 @@
-"""Everything that changes while a run goes on, and its way into a checkpoint and back."""
+"""Everything that changes during a run, and how it is saved to and restored from a checkpoint."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,29 +18,29 @@ from clustercaps.training.settings import TrainSettings
 
 @dataclass
 class Progress:
-    """Where a run stands."""
+    """The progress of a run."""
 
-    # Finished epochs, steps done of the one at hand, steps done in all.
+    # Finished epochs, steps in the current epoch, steps in total.
     epoch: int = 0
     step: int = 0
     steps: int = 0
-    # Sums over this process's images in the epoch at hand.
+    # Sums over this process's images in the current epoch.
     loss: float = 0.0
     errors: int = 0
     seen: int = 0
-    # Spent on training steps so far.
+    # Time spent on training steps.
     seconds: float = 0.0
 
 
 class TrainState:
-    """A network, its optimiser, the average of its weights, and the progress of its run.
+    """A network, its optimizer, the average of its weights, and the progress of its run.
 
     Args:
-        model: With fresh weights.
-        settings: Of the run.
-        accelerator: Puts the network on the device and ties the processes together.
-        prepare: How images are prepared.
-        train_images: Images in the training set.
+        model: The network with its initial weights.
+        settings: Settings of the run.
+        accelerator: Moves the network to the device and synchronises the processes.
+        prepare: Preprocessing of the images.
+        train_images: Number of images in the training set.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class TrainState:
 
     @property
     def tested(self) -> ImageClassifier:
-        """The network that is tested and kept: the averaged one, if the run averages."""
+        """The network that is tested and saved: the averaged one, if the run averages."""
         return self.model if self.average is None else cast(ImageClassifier, self.average.model)
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint; every process takes part, the first one writes."""
+        """Write a checkpoint; every process must call this, the main process writes."""
         device, progress = self.accelerator.device, self.progress
         random = checkpoint.random_state(device).to(device).unsqueeze(0)
         sums = [[progress.loss, progress.errors, progress.seen]]
@@ -84,7 +84,7 @@ class TrainState:
             checkpoint.save_checkpoint(path, tensors, asdict(progress))
 
     def restore(self, path: Path) -> None:
-        """Go back to where a checkpoint was written."""
+        """Restore the state from a checkpoint."""
         tensors, progress = checkpoint.load_checkpoint(path)
 
         def part(prefix: str) -> dict[str, Tensor]:
@@ -93,8 +93,8 @@ class TrainState:
         each, rank = part("process"), self.accelerator.process_index
         if len(each["random"]) != self.accelerator.num_processes:
             raise ValueError(
-                f"{path} is from a run on {len(each['random'])} processes, and continues only on "
-                f"as many; this one has {self.accelerator.num_processes}"
+                f"{path} was written by {len(each['random'])} processes; resume with the same "
+                f"number, got {self.accelerator.num_processes}"
             )
         self.model.load_state_dict(part("model"))
         checkpoint.restore_optimizer(self.optimizer, part("optimizer"))

@@ -60,7 +60,7 @@ def test_figures_are_drawn_without_a_test(
     # As version 0.1.0 left it: tested once, which is said, and never again.
     (tmp_path / "confusion.json").unlink()
     draw_run(str(tmp_path))
-    assert "no confusion.json: testing its network, once" in capsys.readouterr().err
+    assert "no confusion.json: testing its network once" in capsys.readouterr().err
     assert (tmp_path / "confusion.json").read_bytes() == kept
     monkeypatch.setattr(finished, "score", no_test)
     draw_run(tmp_path)
@@ -124,10 +124,10 @@ def test_a_run_killed_before_its_result_leaves_the_same_files(
 def test_damaged_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "confusion.json"
     path.write_text("{}")
-    with pytest.raises(ValueError, match="json is damaged; delete it, and the network is tested"):
+    with pytest.raises(ValueError, match="json is corrupt; delete it, and the network is tested"):
         last_test(tmp_path)
     path.write_text("{")
-    with pytest.raises(ValueError, match="is damaged, it is not JSON"):
+    with pytest.raises(ValueError, match="is not valid JSON"):
         last_test(tmp_path)
 
 
@@ -135,7 +135,7 @@ def test_unfinished_runs_have_no_figures(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="contains no run"):
         draw_run(tmp_path)
     (tmp_path / "settings.json").write_text(tiny().to_json())
-    with pytest.raises(ValueError, match="is not finished: clustercaps train --resume --out"):
+    with pytest.raises(ValueError, match="is not finished; run clustercaps train --resume --out"):
         draw_run(tmp_path)
 
 

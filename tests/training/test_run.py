@@ -88,7 +88,7 @@ def test_folders_are_guarded(tmp_path: Path) -> None:
     train(tiny(epochs=1), out)
     with pytest.raises(ValueError, match="is finished; --resume continues it, --overwrite"):
         train(tiny(epochs=1), out)
-    with pytest.raises(ValueError, match="give one of them"):
+    with pytest.raises(ValueError, match="exclude each other"):
         train(tiny(epochs=1), out, resume=True, overwrite=True)
     with pytest.raises(ValueError, match=r"cannot resume .*: lr was 0\.\d+, now 0\.5"):
         train(tiny(epochs=1, lr=0.5), out, resume=True)
@@ -106,7 +106,7 @@ def test_folders_are_guarded(tmp_path: Path) -> None:
     other = tmp_path / "photos"
     other.mkdir()
     (other / "cat.png").write_bytes(b"")
-    with pytest.raises(ValueError, match="holds something else than a run"):
+    with pytest.raises(ValueError, match="is not empty and not a run"):
         train(tiny(epochs=1), other, overwrite=True)
     assert (other / "cat.png").exists()
 
@@ -118,7 +118,7 @@ def test_a_loss_that_explodes_stops_the_run(tmp_path: Path) -> None:
     good = (out / "checkpoint.safetensors").read_bytes()
     settings = tiny(epochs=3, lr=1e30, clip_norm=0.0, momentum=0.0, nesterov=False)
     with pytest.raises(
-        ValueError, match=r"not finite in epoch 1, step \d+, at learning rate .*began in"
+        ValueError, match=r"not finite in epoch 1, step \d+, at learning rate .*first seen in"
     ):
         train(settings, tmp_path / "bad")
     assert not (tmp_path / "bad" / "result.json").exists()

@@ -57,8 +57,8 @@ def test_json_round_trip(recipe: str) -> None:
         ({"warmup_epochs": 20.0, "epochs": 10}, r"warmup_epochs \(20.0\) must be less than epochs"),
         ({"accumulate": 65}, r"accumulate \(65\) cannot exceed batch_size \(64\)"),
         ({"img_size": -1}, "img_size must be an integer of at least 0, got -1"),
-        ({"model_settings": {"img_size": 28}}, "img_size follows from the data"),
-        ({"model_settings": {"num_classes": 3}}, "num_classes follows from the data"),
+        ({"model_settings": {"img_size": 28}}, "img_size is determined by the dataset"),
+        ({"model_settings": {"num_classes": 3}}, "num_classes is determined by the dataset"),
         ({"precision": "fp8"}, "unknown precision"),
     ],
 )

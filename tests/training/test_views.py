@@ -43,15 +43,15 @@ def test_limits_are_balanced_and_the_same_every_time() -> None:
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(ValueError, match="viewpoints of fashion-mnist-mini are not known"):
+    with pytest.raises(ValueError, match="views is not supported by fashion-mnist-mini"):
         resolve("m1", "fashion-mnist-mini", "fast", views="azimuth")
-    with pytest.raises(ValueError, match="viewpoints of folder:here are not known"):
+    with pytest.raises(ValueError, match="views is not supported by folder:here"):
         resolve("m1", "folder:here", "fast", views="azimuth")
-    with pytest.raises(ValueError, match="validate leaves alone"):
+    with pytest.raises(ValueError, match="validate does not; set only one"):
         tiny(validate=True)
     with pytest.raises(ValueError, match="unknown views 'azimut'"):
         tiny(views="azimut")
-    with pytest.raises(ValueError, match="only told apart with the setting views"):
+    with pytest.raises(ValueError, match="needs the setting views"):
         open_split(tiny(views=""), "novel", None, few)
 
 

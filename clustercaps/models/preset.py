@@ -48,6 +48,10 @@ CLUSTER_ROUTING: dict[str, Recipe] = {
         "average": 0.999,
     },
 }
+CLUSTER_ROUTING_PAPER = (
+    'Zhao and Cheng, "Capsule networks with non-iterative cluster routing", Neural Networks 143, '
+    "2021"
+)
 # Our choice, for papers whose recipe we do not know.
 UNKNOWN_RECIPE: Recipe = {
     "epochs": 100,
@@ -72,6 +76,9 @@ class Preset:
         recipe: How its own paper trains it; None for the networks of cluster routing's paper.
         reconstruction: Whether it is our reading of a system whose paper or code leaves parts
             open; no published number is claimed for it.
+        paper: Authors, title, venue and year of the publication that introduced it.
+        choices: What that publication and its code leave open and how it is filled in, or where the
+            two disagree; empty if nothing is known to be.
         img_size: Height and width of the images that it was made for.
         data: The datasets that its paper reports on, of those that this library has.
         sizes: Image size on those of them where it is not `img_size`.
@@ -82,6 +89,8 @@ class Preset:
     settings: Mapping[str, Any] = field(default_factory=dict)
     recipe: Recipe | None = None
     reconstruction: bool = False
+    paper: str = field(kw_only=True)
+    choices: str = field(default="", kw_only=True)
     img_size: int = field(kw_only=True)
     data: tuple[str, ...] = field(kw_only=True)
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
@@ -89,6 +98,11 @@ class Preset:
     def size_for(self, data: str) -> int:
         """Height and width of the images of a dataset, as published if it was published on it."""
         return self.sizes.get(data, self.img_size)
+
+    @property
+    def recipe_names(self) -> tuple[str, ...]:
+        """What `get_recipe` takes for this network."""
+        return tuple(name for name in RECIPE_NAMES if self.recipe is None or name != "strong")
 
     @property
     def default_recipe(self) -> str:
@@ -108,7 +122,7 @@ class Preset:
             if not self.network.takes_label_smoothing():
                 strong.pop("label_smoothing", None)
             return strong
-        if name == "strong":
+        if name not in self.recipe_names:
             raise ValueError(
                 "recipe 'strong' was made for cluster routing's own networks; this one has 'paper' "
                 "and 'fast'"

@@ -17,8 +17,9 @@ from clustercaps.models.class_capsules import ClassCapsuleNet
 from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
 from clustercaps.models.packaged import pretrained_folder
 from clustercaps.models.peers import PEERS
+from clustercaps.models.peers.em_capsules import PAPER as EM_PAPER
 from clustercaps.models.peers.self_routing import SelfRoutingClasses
-from clustercaps.models.preset import Preset
+from clustercaps.models.preset import CLUSTER_ROUTING_PAPER, Preset
 from clustercaps.models.pretrained import read_config
 from clustercaps.routing import Routing
 from clustercaps.utils.errors import unknown
@@ -26,6 +27,9 @@ from clustercaps.utils.sizes import pair
 
 # Of the paper's main table.
 FOUR = ("smallnorb", "fashion-mnist", "svhn", "cifar10")
+RECONSTRUCTION_WEIGHT = (
+    "The paper does not give the weight of the reconstruction loss; 0.005 is our choice."
+)
 
 
 def _m(votes: int, dim: int) -> Preset:
@@ -33,6 +37,7 @@ def _m(votes: int, dim: int) -> Preset:
         CapsuleNet,
         f"C4K{votes}D{dim}, 5 capsule layers, 4 channels",
         {"channels": 4, "clusters": 1, "votes": votes, "dim": dim},
+        paper=CLUSTER_ROUTING_PAPER,
         img_size=32,
         data=FOUR,
     )
@@ -43,6 +48,7 @@ def _s(clusters: int, votes: int, dim: int) -> Preset:
         CapsuleNet,
         f"N{clusters}K{votes}D{dim}, 5 capsule layers, 1 channel",
         {"channels": 1, "clusters": clusters, "votes": votes, "dim": dim},
+        paper=CLUSTER_ROUTING_PAPER,
         img_size=32,
         data=FOUR,
     )
@@ -58,11 +64,17 @@ PRESETS: dict[str, Preset] = {
     "s3": _s(clusters=8, votes=8, dim=16),
     "s4": _s(clusters=8, votes=8, dim=32),
     "baseline_cnn": Preset(
-        BaselineCNN, "5 convolutions of 256, layer norm", img_size=32, data=FOUR
+        BaselineCNN,
+        "5 convolutions of 256, layer norm",
+        paper=CLUSTER_ROUTING_PAPER,
+        img_size=32,
+        data=FOUR,
     ),
     "viewpoint_cnn": Preset(
         ViewpointCNN,
         "CNN of Hinton et al. 2018 for novel viewpoints",
+        paper=EM_PAPER,
+        choices="The recipes are those of the networks of cluster routing.",
         img_size=32,
         data=("smallnorb",),
     ),
@@ -70,20 +82,36 @@ PRESETS: dict[str, Preset] = {
         CapsuleNet,
         "ResNet stem, then M4",
         {**_m(votes=8, dim=24).settings, "stem": "resnet", "num_classes": 1000},
+        paper=CLUSTER_ROUTING_PAPER,
+        choices="The paper does not give the strides of the stem; these are those of a ResNet.",
         img_size=224,
         data=("imagenet",),
     ),
     "affine_capsules": Preset(
         AffineCapsuleNet,
         "C4K8D4, 3 capsule layers, decoder of maps",
+        paper=CLUSTER_ROUTING_PAPER,
+        choices="The paper calls it C4K4D32, but only C4 K8 D4 gives the printed parameters. "
+        + RECONSTRUCTION_WEIGHT,
         img_size=28,
         data=("mnist",),
     ),
     "affine_cnn": Preset(
-        AffineCNN, "3 convolutions, decoder of maps", img_size=28, data=("mnist",)
+        AffineCNN,
+        "3 convolutions, decoder of maps",
+        paper=CLUSTER_ROUTING_PAPER,
+        choices=RECONSTRUCTION_WEIGHT,
+        img_size=28,
+        data=("mnist",),
     ),
     "class_capsules": Preset(
-        ClassCapsuleNet, "C4K5D8, one capsule per class, decoder", img_size=28, data=("mnist",)
+        ClassCapsuleNet,
+        "C4K5D8, one capsule per class, decoder",
+        paper=CLUSTER_ROUTING_PAPER,
+        choices="The paper fixes only M-variant 2 with ten capsules in the last layer; strides and "
+        "padding are our choice. " + RECONSTRUCTION_WEIGHT,
+        img_size=28,
+        data=("mnist",),
     ),
     **PEERS,
 }

@@ -1,5 +1,7 @@
 """What a training of every registered network builds: its published size, to the parameter."""
 
+import re
+
 import pytest
 import torch
 
@@ -93,6 +95,26 @@ def test_every_preset_names_its_images(name: str) -> None:
     assert {*preset.sizes} <= {*preset.data}
     with torch.device("meta"):
         assert cc.create_model(name).img_size == (preset.img_size, preset.img_size)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_names_its_paper(name: str) -> None:
+    preset = get_preset(name)
+    # Authors, title, venue, year.
+    assert re.fullmatch(r'[A-Z][^"]+, "[A-Z][^"]+", .*20\d\d', preset.paper), preset.paper
+    assert preset.choices or not preset.reconstruction
+    assert not preset.choices or preset.choices.endswith(".")
+    for text in (preset.paper, preset.choices):
+        assert "  " not in text
+
+
+def test_every_recipe_that_is_named_exists() -> None:
+    assert get_preset("m1").recipe_names == ("paper", "fast", "strong")
+    assert get_preset("capsnet").recipe_names == ("paper", "fast")
+    for preset in PRESETS.values():
+        assert preset.default_recipe in preset.recipe_names
+        for recipe in preset.recipe_names:
+            assert preset.get_recipe(recipe)["epochs"] >= 1
 
 
 def test_every_network_has_a_recipe() -> None:

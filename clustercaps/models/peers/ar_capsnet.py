@@ -201,11 +201,19 @@ CIFAR10_RECIPE: Recipe = {
     "drops": "51/200",
 }
 
+PAPER = 'Choi, Seo, Im and Kang, "Attention routing between capsules", ICCV workshops 2019'
+
 PRESETS = {
     "ar_capsnet": Preset(
         ARCapsNet,
         "attention routing (AR-CapsNet, Choi 2019), MNIST form",
         recipe=RECIPE,
+        paper=PAPER,
+        choices=(
+            "Published counts include 256 running statistics of batch norm, which are not "
+            "learnable parameters. The decay of 1e-4 per step in the optimizer of the released "
+            "code is left out."
+        ),
         img_size=28,
         data=("mnist",),
     ),
@@ -214,6 +222,12 @@ PRESETS = {
         "attention routing (AR-CapsNet, Choi 2019), CIFAR-10 form: 4 capsule layers",
         {"in_chans": 3, "layers": 4},
         recipe=CIFAR10_RECIPE,
+        paper=PAPER,
+        choices=(
+            "The released command asks for four capsule layers, but the code has branches for "
+            "three; the fourth is one more layer like the third. The decay of 1e-4 per step in "
+            "the optimizer of the released code is left out."
+        ),
         img_size=32,
         data=("cifar10",),
     ),

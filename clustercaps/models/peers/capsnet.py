@@ -93,11 +93,19 @@ RECIPE: Recipe = {
     "weight_decay": 0.0,
 }
 
+PAPER = 'Sabour, Frosst and Hinton, "Dynamic routing between capsules", NeurIPS 2017'
+CHOICES = (
+    "The margin loss is the formula of the paper; the released code halves it and averages over "
+    "the classes."
+)
+
 PRESETS = {
     "capsnet": Preset(
         CapsNet,
         "dynamic routing (Sabour 2017), MNIST form",
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=28,
         data=("mnist",),
     ),
@@ -112,6 +120,8 @@ PRESETS = {
             "decoder": False,
         },
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES + " The paper averages seven networks; this is one.",
         img_size=24,
         data=("cifar10",),
     ),
@@ -120,6 +130,8 @@ PRESETS = {
         "dynamic routing, smallNORB form",
         {"num_classes": 5, "in_chans": 2},
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("smallnorb",),
     ),
@@ -135,6 +147,12 @@ PRESETS = {
             "decoder": False,
         },
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES
+        + (
+            " The published count, about 1.8M parameters, does not follow from the text; this "
+            "network is what the text gives."
+        ),
         img_size=32,
         data=("svhn",),
     ),

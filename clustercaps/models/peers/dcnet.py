@@ -129,11 +129,20 @@ RECIPE: Recipe = {
     "weight_decay": 0.0,
 }
 
+PAPER = (
+    'Phaye, Sikka, Dhall and Bathula, "Dense and diverse capsule networks", arXiv 1805.04001, 2018'
+)
+
 PRESETS = {
     "dcnet": Preset(
         DCNet,
         "dynamic routing above dense convolutions (Phaye 2018)",
         recipe=RECIPE,
+        paper=PAPER,
+        choices=(
+            "Settings for datasets other than MNIST and CIFAR-10 are not public. The number of "
+            "epochs is our choice."
+        ),
         img_size=28,
         data=("mnist", "fashion-mnist", "svhn", "smallnorb", "cifar10"),
         sizes={"svhn": 32, "smallnorb": 32, "cifar10": 32},

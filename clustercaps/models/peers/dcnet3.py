@@ -117,11 +117,18 @@ class DCNet3(LengthClassifier):
         return loss, self.forward_head(features)
 
 
+PAPER = 'Phaye, Sikka, Dhall and Bathula, "Multi-level dense capsule networks", ACCV 2018'
+
 PRESETS = {
     "dcnet3": Preset(
         DCNet3,
         "DCNet with three levels (Phaye 2018), CIFAR-10 form",
         recipe={**RECIPE, "batch_size": 64},
+        paper=PAPER,
+        choices=(
+            "The decoder reconstructs one colour channel, as in the released code, which does not "
+            "say which: here it is the first. The number of epochs is our choice."
+        ),
         img_size=32,
         data=("cifar10",),
     ),

@@ -172,11 +172,18 @@ RECIPE: Recipe = {
     "weight_decay": 0.0,
 }
 
+PAPER = (
+    'Mazzia, Salvetti and Chiaberge, "Efficient-CapsNet: capsule network with self-attention '
+    'routing", Scientific Reports 11, 2021'
+)
+
 PRESETS = {
     "efficient_capsnet": Preset(
         EfficientCapsNet,
         "self-attention routing (Efficient-CapsNet, Mazzia 2021), MNIST form",
         recipe=RECIPE,
+        paper=PAPER,
+        choices="Published counts leave out the decoder; decoder=false gives them.",
         img_size=28,
         data=("mnist",),
     ),
@@ -192,6 +199,12 @@ PRESETS = {
             "draw_by_convolutions": True,
         },
         recipe=RECIPE,
+        paper=PAPER,
+        choices=(
+            "Published counts leave out the decoder; decoder=false gives them. The released code "
+            "reconstructs standardised images, which a sigmoid cannot reach; the decoder here "
+            "reconstructs pixels of 0 to 1."
+        ),
         img_size=48,
         data=("smallnorb",),
     ),

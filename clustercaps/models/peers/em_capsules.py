@@ -129,11 +129,20 @@ CIFAR10_RECIPE: Recipe = {**RECIPE, "epochs": 2558, "decay_epochs": 25.6}
 
 MNIST_RECIPE: Recipe = {**RECIPE, "epochs": 2132, "decay_epochs": 21.3}
 
+PAPER = 'Hinton, Sabour and Frosst, "Matrix capsules with EM routing", ICLR 2018'
+CHOICES = (
+    "Routing follows the paper; the released code smooths the means and parametrises the betas "
+    "differently. Initial weights and inverse temperatures follow the code, the learning rate an "
+    "answer of the authors (the code has 0.01). The published errors were not reproduced."
+)
+
 PRESETS = {
     "em_smallnorb": Preset(
         EMCapsNet,
         "EM routing (Hinton 2018), smallNORB form, 4x4 poses",
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("smallnorb",),
     ),
@@ -142,6 +151,8 @@ PRESETS = {
         "EM routing, small smallNORB form",
         {"width": 64, "types": [8, 16, 16]},
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("smallnorb",),
     ),
@@ -150,6 +161,8 @@ PRESETS = {
         "EM routing, CIFAR-10 form: 256 channels",
         {"num_classes": 10, "in_chans": 3, "width": 256},
         recipe=CIFAR10_RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("cifar10",),
     ),
@@ -158,6 +171,8 @@ PRESETS = {
         "EM routing, MNIST form",
         {"num_classes": 10, "in_chans": 1},
         recipe=MNIST_RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=28,
         data=("mnist",),
     ),

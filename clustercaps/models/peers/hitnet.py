@@ -94,12 +94,23 @@ class HitNet(LengthClassifier):
         return self.reconstruct(centre.expand(self.num_classes, -1, -1), classes)
 
 
+PAPER = (
+    'Deliege, Cioppa and Van Droogenbroeck, "HitNet: a neural network with capsules embedded in a '
+    'Hit-or-Miss layer", arXiv 1806.06519, 2018'
+)
+
 PRESETS = {
     "hitnet": Preset(
         HitNet,
         "Hit-or-Miss capsules (Deliege 2018), no routing",
         reconstruction=True,
         recipe=UNKNOWN_RECIPE,
+        paper=PAPER,
+        choices=(
+            "The released code is no longer available: margins, steps and the weight of the "
+            "decoder come from third-party code. Mixing of images, as in the paper, is left out, "
+            "and the recipe is our choice."
+        ),
         img_size=28,
         data=("mnist", "fashion-mnist", "svhn", "cifar10"),
         sizes={"svhn": 32, "cifar10": 32},

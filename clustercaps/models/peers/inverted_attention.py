@@ -145,12 +145,22 @@ RECIPE: Recipe = {
     "weight_decay": 5e-4,
 }
 
+PAPER = (
+    'Tsai, Srivastava, Goh and Salakhutdinov, "Capsules with inverted dot-product attention '
+    'routing", ICLR 2020'
+)
+
 PRESETS = {
     "inverted_attention": Preset(
         InvertedAttentionNet,
         "inverted attention (Tsai 2020), one convolution before it",
         reconstruction=True,
         recipe=RECIPE,
+        paper=PAPER,
+        choices=(
+            "The released code has no settings for the small network of 560K parameters; its "
+            "width is inferred from that count."
+        ),
         img_size=32,
         data=("cifar10",),
     ),
@@ -159,6 +169,11 @@ PRESETS = {
         "inverted attention (Tsai 2020) after a ResNet, CIFAR-10 form",
         {"front": "resnet", "width": 128},
         recipe=RECIPE,
+        paper=PAPER,
+        choices=(
+            "The released code mixes poses and positions when it extracts windows; this network "
+            "does not."
+        ),
         img_size=32,
         data=("cifar10",),
     ),

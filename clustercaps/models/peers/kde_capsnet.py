@@ -143,12 +143,23 @@ class KDECapsNet(LengthClassifier):
         return self.routing(self.votes(children), activations.flatten(1))
 
 
+PAPER = (
+    'Zhang, Zhao, Wu and Zhou, "Fast dynamic routing based on weighted kernel density '
+    'estimation", arXiv 1805.10807, 2018'
+)
+
 PRESETS = {
     "frms_capsnet": Preset(
         KDECapsNet,
         "mean-shift routing (Zhang 2018), about 1.2M parameters",
         reconstruction=True,
         recipe=UNKNOWN_RECIPE,
+        paper=PAPER,
+        choices=(
+            "The code for images is not public: the layers are our choice, made to fit the "
+            "published 64x64 images and 1.2M parameters, and so are the margin loss and the "
+            "recipe. Routing follows the code of a co-author for text."
+        ),
         img_size=64,
         data=("smallnorb", "fashion-mnist", "cifar10"),
     ),
@@ -159,6 +170,12 @@ PRESETS = {
         {"routing": "frem", "routing_options": {"bandwidth": 2.0}, "vote_std": 0.5},
         reconstruction=True,
         recipe=UNKNOWN_RECIPE,
+        paper=PAPER,
+        choices=(
+            "The code is not public: routing is our reading of the paper. The layers are our "
+            "choice, made to fit the published 64x64 images and 1.2M parameters, and so are the "
+            "margin loss and the recipe."
+        ),
         img_size=64,
         data=("smallnorb", "fashion-mnist", "cifar10"),
     ),

@@ -132,12 +132,21 @@ def mean_probability(
     return draws.logsumexp(0) - math.log(draws.shape[0])
 
 
+PAPER = 'Killian, Goodwin, Brown and Son, "Kernelized capsule networks", arXiv 1906.03164, 2019'
+
 PRESETS = {
     "kernel_capsnet": Preset(
         KernelCapsNet,
         "Gaussian processes on class capsules (Killian 2019)",
         reconstruction=True,
         recipe=UNKNOWN_RECIPE,
+        paper=PAPER,
+        choices=(
+            "How the paper assigns kernels to capsules, and its inference, are not known to us: "
+            "here every class has a sparse variational process that reads the capsule of that "
+            "class. The number of inducing points, the weights of the loss and the recipe are our "
+            "choice."
+        ),
         img_size=28,
         data=("mnist", "svhn", "cifar10"),
         sizes={"svhn": 32, "cifar10": 32},

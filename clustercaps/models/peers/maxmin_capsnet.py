@@ -8,6 +8,11 @@ reading; `routing_options={"axis": "children"}` is the other.
 from clustercaps.models.peers.capsnet import RECIPE, CapsNet
 from clustercaps.models.preset import Preset
 
+PAPER = (
+    'Zhao, Kleinhans, Sandhu, Patel and Unnikrishnan, "Capsule networks with max-min '
+    'normalization", arXiv 1903.09662, 2019'
+)
+
 PRESETS = {
     "maxmin_capsnet": Preset(
         CapsNet,
@@ -17,6 +22,12 @@ PRESETS = {
         reconstruction=True,
         # Ours: at the rate of dynamic routing all lengths saturate and nothing is learned.
         recipe={**RECIPE, "lr": 1e-4},
+        paper=PAPER,
+        choices=(
+            "The axis of the normalisation is not stated: here it is over the parents of each "
+            "child, and the axis of the routing options changes it. Initial weights and learning "
+            "rate are our choice."
+        ),
         img_size=28,
         data=("mnist", "fashion-mnist", "cifar10"),
         sizes={"cifar10": 32},

@@ -196,12 +196,24 @@ RECIPE: Recipe = {
     "weight_decay": 1e-5,
 }
 
+PAPER = (
+    'Xiang, Zhang, Tang, Zou and Xu, "MS-CapsNet: a novel multi-scale capsule network", IEEE '
+    "Signal Processing Letters 25, 2018"
+)
+CHOICES = (
+    "The released script has 12.3M parameters where the paper says 11.2M, and takes its softmax "
+    "over children; routing here is dynamic routing, and routing_over=children is that of the "
+    "script. The rate at which capsules are dropped is our choice."
+)
+
 PRESETS = {
     "ms_capsnet": Preset(
         MSCapsNet,
         "capsules of three depths (Xiang 2018), for 32x32 images",
         reconstruction=True,
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("cifar10",),
     ),
@@ -211,6 +223,8 @@ PRESETS = {
         {"in_chans": 1, "kernel_size": 9},
         reconstruction=True,
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=28,
         data=("fashion-mnist",),
     ),

@@ -184,11 +184,16 @@ RECIPE: Recipe = {
     "weight_decay": 1e-4,
 }
 
+PAPER = 'Hahn, Pyeon and Kim, "Self-routing capsule networks", NeurIPS 2019'
+CHOICES = "When the learning rate drops is our choice."
+
 PRESETS = {
     "self_routing_1": Preset(
         SelfRoutingNet,
         "self-routing (Hahn 2019) after a ResNet-20, class layer only",
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("cifar10", "svhn"),
     ),
@@ -197,6 +202,8 @@ PRESETS = {
         "self-routing (Hahn 2019) after a ResNet-20, two capsule layers",
         {"strides": [2]},
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("cifar10", "svhn"),
     ),

@@ -98,12 +98,23 @@ RECIPE: Recipe = {
     "weight_decay": 0.0,
 }
 
+PAPER = (
+    'Ahmed and Torresani, "STAR-Caps: capsule networks with straight-through attentive routing", '
+    "NeurIPS 2019"
+)
+CHOICES = (
+    "Neither code nor details are public: layers, the normalisation of poses, class scores and "
+    "the recipe are our choice, made to fit the published size of about 318,000 parameters."
+)
+
 PRESETS = {
     "star": Preset(
         StarCapsReconstruction,
         "attentive routing after STAR-Caps (Ahmed 2019), smallNORB form",
         reconstruction=True,
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("smallnorb",),
     ),
@@ -113,6 +124,8 @@ PRESETS = {
         {"num_classes": 10, "in_chans": 3},
         reconstruction=True,
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("cifar10",),
     ),

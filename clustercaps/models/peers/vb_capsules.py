@@ -75,11 +75,20 @@ RECIPE: Recipe = {
     "weight_decay": 0.0,
 }
 
+PAPER = 'Ribeiro, Leontidis and Kollias, "Capsule routing via variational Bayes", AAAI 2020'
+CHOICES = (
+    "The released code adds the same coordinate everywhere, by an indexing error; this network "
+    "adds positions, as the code intends. Which networks had the published 172K and 323K "
+    "parameters is unknown."
+)
+
 PRESETS = {
     "vb_smallnorb": Preset(
         VBCapsNet,
         "variational Bayes routing (Ribeiro 2020), smallNORB form {64,16,32,16}",
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("smallnorb",),
     ),
@@ -88,6 +97,8 @@ PRESETS = {
         "variational Bayes routing, {64,8,16,16}",
         {"types": [8, 16, 16]},
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("smallnorb",),
     ),
@@ -96,6 +107,8 @@ PRESETS = {
         "variational Bayes routing, {64,32,32,32}",
         {"num_classes": 10, "in_chans": 3, "types": [32, 32, 32]},
         recipe=RECIPE,
+        paper=PAPER,
+        choices=CHOICES,
         img_size=32,
         data=("svhn", "cifar10"),
     ),

@@ -4,19 +4,12 @@ What is left is the rest of the network and its gradient, the optimiser, the ima
 """
 
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from unittest.mock import patch
-
-from torch import Tensor
 
 from clustercaps import kernels
 from clustercaps.bench.cases import Options
 from clustercaps.bench.csv_output import write_csv
-from clustercaps.kernels import cluster_cpu
-from clustercaps.kernels.library import Layer, load
+from clustercaps.kernels.library import kernel_seconds
 from clustercaps.training.settings import resolve
 from clustercaps.utils.machine import machine
 from clustercaps.utils.tables import text_table
@@ -26,24 +19,6 @@ COLUMNS = (
     *("model", "data", "images", "batch", "seconds", "kernel_seconds", "kernel_percent"),
     *("forward_percent", "backward_percent"),
 )
-
-
-@contextmanager
-def kernel_clock() -> Iterator[dict[str, float]]:
-    """Seconds inside the kernel's two functions, for training alone."""
-    library, spent = load(), {"forward": 0.0, "backward": 0.0}
-
-    def timed(
-        function: str, layer: Layer, eps: float, norm_eps: float, *tensors: Tensor | None
-    ) -> None:
-        begin = time.perf_counter()
-        library(function, layer, eps, norm_eps, *tensors)
-        # In tests nobody asks for the scale, the third of the results after five inputs.
-        if function == "backward" or tensors[7] is not None:
-            spent[function] += time.perf_counter() - begin
-
-    with patch.object(cluster_cpu, "load", lambda: timed):
-        yield spent
 
 
 def run(options: Options) -> None:
@@ -62,10 +37,12 @@ def run(options: Options) -> None:
     rows = []
     for name in options.models:
         settings = resolve(name, data, "paper", epochs=1, batch_size=options.batch, limit=limit)
-        with tempfile.TemporaryDirectory() as folder, kernel_clock() as spent:
+        with tempfile.TemporaryDirectory() as folder, kernel_seconds() as spent:
             result = train(settings, Path(folder) / "run")
-        seconds, inside = result["train_seconds"], sum(spent.values())
-        shares = [100 * part / seconds for part in (inside, *spent.values())]
+        seconds, inside = result["train_seconds"], spent["forward"] + spent["backward"]
+        # Without inference, which is the test after the epoch.
+        parts = (inside, spent["forward"], spent["backward"])
+        shares = [100 * part / seconds for part in parts]
         images = result["train_images"]
         rows.append([name, data, images, settings.batch_size, seconds, inside, *shares])
     header = ["model", "data", "images", "seconds", "in the kernel", "forward", "backward"]

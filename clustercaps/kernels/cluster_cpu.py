@@ -293,7 +293,7 @@ def cluster_capsules(
         inputs = map(_dense, (x, weight, bias, norm_weight, norm_bias))
         # Normalised in place; nobody will ask for a gradient.
         results = (capsules, capsules if norm else None, None, None)
-        load()("forward", layer, eps, norm_eps, *inputs, *results)
+        load()("inference", layer, eps, norm_eps, *inputs, *results)
     else:
         numbers = (norm, norm_weight, norm_bias, norm_eps)
         capsules = fused_capsules(x, weight, bias, *sizes, eps, *numbers)[0]

@@ -1,6 +1,9 @@
 """The compiled kernel, called through ctypes: it takes sizes and addresses, and knows no Python."""
 
 import ctypes
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,10 @@ LAYER_FIELDS = (
     *("clusters", "votes", "channels", "dim", "kernel", "stride", "padding", "uniform"),
 )
 NAMES = {torch.float32: "float32", torch.float64: "float64"}
+# What a call is for -> the kernel's function; inference keeps nothing for a backward pass.
+FUNCTIONS = {"forward": "forward", "backward": "backward", "inference": "forward"}
+# Seconds of every purpose, for each `kernel_seconds` that is active.
+_clocks: list[dict[str, float]] = []
 
 
 class Layer(ctypes.Structure):
@@ -39,17 +46,39 @@ class Library:
                 self._functions[function, dtype] = entry
 
     def __call__(
-        self, function: str, layer: Layer, eps: float, norm_eps: float, *tensors: Tensor | None
+        self, purpose: str, layer: Layer, eps: float, norm_eps: float, *tensors: Tensor | None
     ) -> None:
-        """Run "forward" or "backward" on contiguous tensors; None stands for one not wanted."""
+        """Run the kernel on contiguous tensors; None stands for one not wanted.
+
+        Args:
+            purpose: "forward" or "backward" of a training step, or "inference".
+            layer: Sizes.
+            eps: Added to the variance of the votes.
+            norm_eps: Added to the variance of a map.
+            *tensors: Inputs, then results, as layer.h lists them.
+        """
         first = tensors[0]
         assert first is not None
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
-        failed = self._functions[function, first.dtype](
-            ctypes.byref(layer), eps, norm_eps, *pointers
-        )
+        function = self._functions[FUNCTIONS[purpose], first.dtype]
+        begin = time.perf_counter()
+        failed = function(ctypes.byref(layer), eps, norm_eps, *pointers)
+        for clock in _clocks:
+            clock[purpose] += time.perf_counter() - begin
         if failed:
             raise MemoryError("the capsule kernel could not get memory for its tiles")
+
+
+@contextmanager
+def kernel_seconds() -> Iterator[dict[str, float]]:
+    """While active, count the seconds inside the kernel, by purpose."""
+    clock = dict.fromkeys(FUNCTIONS, 0.0)
+    _clocks.append(clock)
+    try:
+        yield clock
+    finally:
+        # By identity: clocks with equal times are equal.
+        _clocks[:] = [other for other in _clocks if other is not clock]
 
 
 @cache

@@ -46,7 +46,8 @@ PUBLIC = {
         ARCapsNet AffineCNN AffineCapsuleNet BaselineCNN CapsNet CapsuleNet CapsuleStack
         ClassCapsuleNet DCNet DCNet3 DrawingClassifier EMCapsNet EfficientCapsNet HeinsenNet HitNet
         ImageClassifier InvertedAttentionNet KDECapsNet KernelCapsNet LengthClassifier
-        LinearClassifier MSCapsNet MatrixCapsNet Preset SelfRoutingNet StarCapsReconstruction
+        LinearClassifier MSCapsNet MatrixCapsNet MatrixDesign Preset SelfRoutingNet
+        StarCapsReconstruction
         TrainingBatch VBCapsNet ViewpointCNN count_parameters create_model from_pretrained
         get_preset list_models memory_estimate
     """,

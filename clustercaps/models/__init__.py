@@ -27,7 +27,7 @@ from clustercaps.models.peers.hitnet import HitNet
 from clustercaps.models.peers.inverted_attention import InvertedAttentionNet
 from clustercaps.models.peers.kde_capsnet import KDECapsNet
 from clustercaps.models.peers.kernel_capsnet import KernelCapsNet
-from clustercaps.models.peers.matrix_capsules import MatrixCapsNet
+from clustercaps.models.peers.matrix_capsules import MatrixCapsNet, MatrixDesign
 from clustercaps.models.peers.ms_capsnet import MSCapsNet
 from clustercaps.models.peers.self_routing import SelfRoutingNet
 from clustercaps.models.peers.star_capsules import StarCapsReconstruction
@@ -66,6 +66,7 @@ __all__ = [
     "LinearClassifier",
     "MSCapsNet",
     "MatrixCapsNet",
+    "MatrixDesign",
     "Preset",
     "SelfRoutingNet",
     "StarCapsReconstruction",

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from clustercaps.losses import spread_loss, spread_margin
 from clustercaps.models.base import TrainingBatch
-from clustercaps.models.peers.matrix_capsules import MatrixCapsNet
+from clustercaps.models.peers.matrix_capsules import MatrixCapsNet, MatrixDesign
 from clustercaps.models.preset import Preset, Recipe
 from clustercaps.utils.sizes import Size
 
@@ -26,13 +26,9 @@ UNIT_COST = (math.log(2 * math.pi) + 1) / 2
 class EMCapsNet(MatrixCapsNet):
     """Matrix capsules with EM routing; with the defaults, the network for smallNORB.
 
+    The arguments that are not listed are those of `MatrixCapsNet`.
+
     Args:
-        num_classes: Classes, at least 1: they are capsules.
-        in_chans: Colour channels.
-        img_size: Height and width of the images.
-        width: Channels of the first convolution (A).
-        types: Types of primary capsules and of the two layers above (B, C, D).
-        side: Rows and columns of a pose.
         iterations: Iterations of EM in every layer.
         final_lambda: Inverse temperature of the convolutional layers.
         class_lambda: Inverse temperature of the class capsules, smaller since more children vote.
@@ -40,10 +36,7 @@ class EMCapsNet(MatrixCapsNet):
         vote_std: Deviation of the first vote matrices of the convolutional layers.
         class_std: Deviation of the first vote matrices of the class capsules.
         class_threshold: First activation logit of a class capsule that explains nothing.
-        coordinates: "centres" of receptive fields, "fractions" of the map or "none".
-        coordinate_indices: Which numbers of the pose get row and column.
         margin_pace: Steps that the rise of the margin is measured in; it is over after 8.
-        checkpoint: Compute votes and routing again in the backward pass, to save memory.
     """
 
     def __init__(
@@ -67,13 +60,7 @@ class EMCapsNet(MatrixCapsNet):
         checkpoint: bool = False,
     ) -> None:
         shared = {"iterations": iterations, "smoothing": smoothing}
-        super().__init__(
-            num_classes,
-            in_chans,
-            img_size,
-            width,
-            types,
-            side,
+        design = MatrixDesign(
             "em",
             routing_options={**shared, "final_lambda": final_lambda, "beta_u": UNIT_COST / 2},
             class_options={
@@ -84,11 +71,10 @@ class EMCapsNet(MatrixCapsNet):
             },
             vote_std=vote_std,
             class_std=class_std,
-            coordinates=coordinates,
-            coordinate_indices=coordinate_indices,
             primary_shift=-1.0,
-            checkpoint=checkpoint,
         )
+        sizes = (num_classes, in_chans, img_size, width, types, side)
+        super().__init__(design, *sizes, coordinates, coordinate_indices, checkpoint)
         if margin_pace <= 0:
             raise ValueError(f"margin_pace must be positive, got {margin_pace}")
         self.margin_pace = margin_pace

@@ -6,7 +6,8 @@ strides 2 and 1, and one capsule per class that all positions vote for, with the
 their coordinates added.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -28,49 +29,62 @@ from clustercaps.utils.sizes import ImageBatch, Size, map_sizes
 CONVS = [(5, 2), (3, 2), (3, 1)]
 
 
+@dataclass(frozen=True)
+class MatrixDesign:
+    """In what the papers of matrix capsules differ.
+
+    Args:
+        routing: A name from `clustercaps.list_routings()`.
+        routing_options: Arguments of the routing in both convolutional layers.
+        class_options: Arguments of the routing to the class capsules.
+        vote_std: Standard deviation of the initial vote matrices of the convolutional layers; None
+            for Glorot's.
+        class_std: The same for the class capsules.
+        batch_norm: Normalise the first convolution, all poses and all logits over the batch.
+        primary_bias: Whether the primary capsules' convolution shifts.
+        primary_shift: Added to the logits of the primary capsules' activations.
+    """
+
+    routing: str
+    routing_options: Mapping[str, Any]
+    class_options: Mapping[str, Any]
+    vote_std: float | None = None
+    class_std: float | None = None
+    batch_norm: bool = False
+    primary_bias: bool = False
+    primary_shift: float = 0.0
+
+
 class MatrixCapsNet(ImageClassifier):
     """Convolution, primary capsules, two convolutional capsule layers, class capsules.
 
+    Subclasses name a design and defaults of the other arguments, which all networks share.
+
     Args:
+        design: Routing, initial weights and normalisation.
         num_classes: Classes, at least 1: they are capsules.
         in_chans: Colour channels.
         img_size: Height and width of the images.
         width: Channels of the first convolution (A).
         types: Types of primary capsules and of the two layers above (B, C, D).
         side: Rows and columns of a pose.
-        routing: A name from `clustercaps.list_routings()`.
-        routing_options: Arguments of the routing in both convolutional layers.
-        class_options: Arguments of the routing to the class capsules.
-        vote_std: Deviation of the first vote matrices of the convolutional layers; None for
-            Glorot's.
-        class_std: The same for the class capsules.
         coordinates: What is added to votes for classes: "centres" of receptive fields in pixels /
             100 from the middle of the image; "fractions" (k + 1) / (10 F) at place k of F; "none".
         coordinate_indices: Which numbers of the pose get row and column; 3 and 7 for 4x4.
-        batch_norm: Normalise the first convolution, all poses and all logits over the batch.
-        primary_bias: Whether the primary capsules' convolution shifts.
-        primary_shift: Added to the logits of the primary capsules' activations.
         checkpoint: Compute votes and routing again in the backward pass, to save memory.
     """
 
     def __init__(
         self,
+        design: MatrixDesign,
         num_classes: int,
         in_chans: int,
         img_size: Size,
         width: int,
         types: Sequence[int],
         side: int,
-        routing: str,
-        routing_options: dict[str, Any] | None = None,
-        class_options: dict[str, Any] | None = None,
-        vote_std: float | None = None,
-        class_std: float | None = None,
         coordinates: str = "centres",
         coordinate_indices: Sequence[int] | None = None,
-        batch_norm: bool = False,
-        primary_bias: bool = False,
-        primary_shift: float = 0.0,
         checkpoint: bool = False,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
@@ -86,20 +100,15 @@ class MatrixCapsNet(ImageClassifier):
         # Of the primary capsules and the two layers above.
         _, *sizes = map_sizes(self.img_size, [(*conv, 0) for conv in CONVS])
         kernel_size, stride = CONVS[0]
-        self.conv = nn.Conv2d(in_chans, width, kernel_size, stride, bias=not batch_norm)
-        self.conv_norm = nn.BatchNorm2d(width) if batch_norm else nn.Identity()
-        kind = get_routing(routing)
+        norm, kind = design.batch_norm, get_routing(design.routing)
+        self.conv = nn.Conv2d(in_chans, width, kernel_size, stride, bias=not norm)
+        self.conv_norm = nn.BatchNorm2d(width) if norm else nn.Identity()
         self.logits = kind.activations_are_logits
-        self.primary = PrimaryMatrixCapsules(
-            width, types[0], side, kind.takes_activations, primary_bias, primary_shift
-        )
-        self.primary_norm = CapsuleBatchNorm(types[0], affine=True) if batch_norm else None
-        shared: dict[str, Any] = {
-            "routing": routing,
-            "side": side,
-            "norm": batch_norm,
-            "checkpoint": checkpoint,
-        }
+        primary = (kind.takes_activations, design.primary_bias, design.primary_shift)
+        self.primary = PrimaryMatrixCapsules(width, types[0], side, *primary)
+        self.primary_norm = CapsuleBatchNorm(types[0], affine=True) if norm else None
+        shared: dict[str, Any] = {"routing": design.routing, "side": side, "norm": norm}
+        shared["checkpoint"] = checkpoint
         self.layers = nn.ModuleList(
             MatrixConvCapsules(
                 children,
@@ -107,8 +116,8 @@ class MatrixCapsNet(ImageClassifier):
                 in_size,
                 kernel_size=conv[0],
                 stride=conv[1],
-                std=vote_std,
-                options=routing_options,
+                std=design.vote_std,
+                options=dict(design.routing_options),
                 **shared,
             )
             for children, parents, in_size, conv in zip(
@@ -117,7 +126,7 @@ class MatrixCapsNet(ImageClassifier):
         )
         self.types, self.side, self.map_size = types, side, sizes[-1]
         self._coordinates, self._indices = coordinates, coordinate_indices
-        self._shared = {**shared, "std": class_std, "options": class_options}
+        self._shared = {**shared, "std": design.class_std, "options": dict(design.class_options)}
         self.classes = self._class_capsules()
 
     def _class_capsules(self) -> MatrixClassCapsules:

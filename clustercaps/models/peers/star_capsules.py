@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clustercaps.models.peers.matrix_capsules import MatrixCapsNet
+from clustercaps.models.peers.matrix_capsules import MatrixCapsNet, MatrixDesign
 from clustercaps.models.preset import Preset, Recipe
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.sizes import Size
@@ -23,19 +23,13 @@ from clustercaps.utils.sizes import Size
 class StarCapsReconstruction(MatrixCapsNet):
     """Matrix capsules with straight-through attentive routing; our reconstruction.
 
+    The arguments that are not listed are those of `MatrixCapsNet`.
+
     Args:
-        num_classes: Classes, at least 1: they are capsules.
-        in_chans: Colour channels.
-        img_size: Height and width of the images.
-        width: Channels of the first convolution (A).
-        types: Types of primary capsules and of the two layers above (B, C, D).
-        side: Rows and columns of a pose.
         temperature: How soft the gradient of the routers' decisions is.
         pose_norm: Layer normalisation of poses between the capsule layers, without weights. A mean
             of many votes is small, and would fade from layer to layer.
         readout: "sum" of a class capsule's pose, or a "linear" layer that the classes share.
-        coordinates: "centres" of receptive fields, "fractions" of the map or "none".
-        checkpoint: Compute votes and routing again in the backward pass, to save memory.
     """
 
     def __init__(
@@ -53,23 +47,11 @@ class StarCapsReconstruction(MatrixCapsNet):
         checkpoint: bool = False,
     ) -> None:
         options = {"temperature": temperature}
-        super().__init__(
-            num_classes,
-            in_chans,
-            img_size,
-            width,
-            types,
-            side,
-            "star",
-            routing_options=options,
-            class_options=options,
-            # Votes as large as poses: a number of a vote is a sum of `side` products.
-            vote_std=side**-0.5,
-            class_std=side**-0.5,
-            coordinates=coordinates,
-            primary_bias=True,
-            checkpoint=checkpoint,
-        )
+        # Votes as large as poses: a number of a vote is a sum of `side` products.
+        std = side**-0.5
+        design = MatrixDesign("star", options, options, std, std, primary_bias=True)
+        sizes = (num_classes, in_chans, img_size, width, types, side)
+        super().__init__(design, *sizes, coordinates, checkpoint=checkpoint)
         if readout not in ("sum", "linear"):
             raise KeyError(unknown("readout", readout, ("sum", "linear")))
         self.pose_norm = pose_norm

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from clustercaps.models.peers.matrix_capsules import MatrixCapsNet
+from clustercaps.models.peers.matrix_capsules import MatrixCapsNet, MatrixDesign
 from clustercaps.models.preset import Preset, Recipe
 from clustercaps.utils.sizes import Size
 
@@ -18,17 +18,10 @@ from clustercaps.utils.sizes import Size
 class VBCapsNet(MatrixCapsNet):
     """Matrix capsules with variational Bayes routing; with the defaults, for smallNORB.
 
+    The arguments that are not listed are those of `MatrixCapsNet`.
+
     Args:
-        num_classes: Classes, at least 1: they are capsules.
-        in_chans: Colour channels.
-        img_size: Height and width of the images.
-        width: Channels of the first convolution (A).
-        types: Types of primary capsules and of the two layers above (B, C, D).
-        side: Rows and columns of a pose.
         iterations: Iterations of the routing in every layer.
-        coordinates: "centres" of receptive fields, "fractions" of the map or "none".
-        coordinate_indices: Which numbers of the pose get row and column.
-        checkpoint: Compute votes and routing again in the backward pass, to save memory.
     """
 
     def __init__(
@@ -44,21 +37,10 @@ class VBCapsNet(MatrixCapsNet):
         coordinate_indices: Sequence[int] | None = None,
         checkpoint: bool = False,
     ) -> None:
-        super().__init__(
-            num_classes,
-            in_chans,
-            img_size,
-            width,
-            types,
-            side,
-            "vb",
-            routing_options={"iterations": iterations},
-            class_options={"iterations": iterations},
-            coordinates=coordinates,
-            coordinate_indices=coordinate_indices,
-            batch_norm=True,
-            checkpoint=checkpoint,
-        )
+        options = {"iterations": iterations}
+        design = MatrixDesign("vb", options, options, batch_norm=True)
+        sizes = (num_classes, in_chans, img_size, width, types, side)
+        super().__init__(design, *sizes, coordinates, coordinate_indices, checkpoint)
         assert self.primary.logits is not None
         nn.init.kaiming_uniform_(self.conv.weight)
         nn.init.xavier_uniform_(self.primary.poses.weight)

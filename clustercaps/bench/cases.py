@@ -29,6 +29,7 @@ class Options:
     in_chans: int | None = None
     compiled: bool = False
     official: Path | None = None
+    against: str | None = None
     rounds: int = 7
     seconds: float = 0.3
     quick: bool = False

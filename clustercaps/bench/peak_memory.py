@@ -27,7 +27,11 @@ def can_measure() -> bool:
 
 
 def peak_extra_mb(
-    case: Case, backend: str, official: Path | None = None, threads: int = 1
+    case: Case,
+    backend: str,
+    official: Path | None = None,
+    threads: int = 1,
+    folder: Path = Path(clustercaps.__file__).parent.parent,
 ) -> float:
     """Megabytes that a training step needs at its peak, beyond what was there before it.
 
@@ -36,11 +40,11 @@ def peak_extra_mb(
         backend: A backend of ours, or the name of the authors' network.
         official: Checkout of the authors' code, if it is theirs.
         threads: For torch; some buffers exist once per thread.
+        folder: Where the package is; by default the one that runs.
     """
     task = {"case": asdict(case), "backend": backend, "threads": threads}
-    task["official"] = None if official is None else str(official)
-    # The same code as in this process, wherever that came from.
-    paths = [str(Path(clustercaps.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    task["official"] = None if official is None else str(official.resolve())
+    paths = [str(folder), os.environ.get("PYTHONPATH", "")]
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(p for p in paths if p),
@@ -49,7 +53,9 @@ def peak_extra_mb(
         "MALLOC_MMAP_THRESHOLD_": "131072",
     }
     done = subprocess.run(
-        [sys.executable, "-m", __name__, json.dumps(task)],
+        # This file's text: another version of the package may not have it.
+        [sys.executable, "-c", Path(__file__).read_text(encoding="utf-8"), json.dumps(task)],
+        cwd=folder,
         env=environment,
         capture_output=True,
         text=True,

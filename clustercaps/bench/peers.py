@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from clustercaps.bench.against import against_commit, against_file, read_rows
 from clustercaps.bench.cases import PAPER_MODELS, Case, Options, build
 from clustercaps.bench.csv_output import write_csv
 from clustercaps.bench.measure import Timing, show_timing, take_turns
@@ -46,6 +47,19 @@ def run(options: Options) -> None:
         Case(name, options.in_chans or 1, options.size, options.batch)
         for name in options.models or (*PAPER_MODELS, *PEERS)
     ]
+    if options.against is None:
+        publish(measure_all(cases, options), options.out)
+    elif Path(options.against).is_file():
+        stored = read_rows(Path(options.against), cases, options.out)
+        rows = measure_all(cases, options)
+        now = {row.case: dict(zip(COLUMNS, csv_row(row), strict=True)) for row in rows}
+        against_file(Path(options.against), stored, now, options.out)
+    else:
+        against_commit(cases, options)
+
+
+def measure_all(cases: Sequence[Case], options: Options) -> list[Row]:
+    """Every system, one after the other."""
     rows = []
     with StepBar(len(cases) * (options.rounds * len(MEASURES) + 1)) as bar:
         for case in cases:
@@ -53,7 +67,7 @@ def run(options: Options) -> None:
             rows.append(measure(case, options, bar))
             # A large system's buffers must not be there while the next is measured.
             gc.collect()
-    publish(rows, options.out)
+    return rows
 
 
 def measure(case: Case, options: Options, bar: StepBar) -> Row:

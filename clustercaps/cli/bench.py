@@ -8,6 +8,7 @@
     clustercaps bench scaling                      how time grows with K, D, C, image and batch
     clustercaps bench epoch                        the kernel's share of an epoch of training
     clustercaps bench peers                        every capsule system on the same images
+    clustercaps bench peers --against COMMIT       and how much faster and smaller than it was then
     clustercaps bench learning                     what each learns in a short run, resumable
     clustercaps bench --quick                      tiny sizes, to check that it works (seconds)
 
@@ -32,14 +33,17 @@ WORDS = {
 ABOUT_ALL = ("peers", "learning")
 # Flags that a benchmark does not support: passing one is an error, since it would have no effect.
 UNUSED = {
-    "models": (),
-    "layers": ("official",),
-    "scaling": ("official",),
-    "epoch": ("official", "compiled", "size", "in_chans", "rounds", "seconds"),
+    "models": ("against",),
+    "layers": ("official", "against"),
+    "scaling": ("official", "against"),
+    "epoch": ("official", "against", "compiled", "size", "in_chans", "rounds", "seconds"),
     "peers": ("official", "compiled"),
-    "learning": ("official", "compiled", "batch", "size", "in_chans", "rounds", "seconds"),
+    "learning": (
+        *("official", "against", "compiled", "batch", "size", "in_chans", "rounds", "seconds"),
+    ),
 }
 OUT = {"peers": "peers-bench.csv", "learning": "peers-fashion-mnist-mini.csv"}
+AGAINST_OUT = "peers-against.csv"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,6 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="PATH",
         help="also time the authors' released code from this checkout (M-variants only)",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="COMMIT_OR_CSV",
+        help="peers only: compare with an older commit, interleaved, or with the CSV of another run",
     )
     parser.add_argument("--rounds", type=int, help="rounds per candidate (default: 7)")
     parser.add_argument("--seconds", type=float, help="minimum time per round (default: 0.3)")
@@ -109,12 +118,13 @@ def run(arguments: argparse.Namespace) -> None:
 
         at_least("--threads", arguments.threads, 1)
         torch.set_num_threads(arguments.threads)
+    file = OUT.get(arguments.word, f"bench-{arguments.word}.csv")
     options = Options(
-        out=arguments.out
-        or Path("results") / OUT.get(arguments.word, f"bench-{arguments.word}.csv"),
+        out=arguments.out or Path("results") / (AGAINST_OUT if arguments.against else file),
         models=chosen,
         compiled=arguments.compiled,
         official=arguments.official,
+        against=arguments.against,
         quick=arguments.quick,
         **{**quick, **given},
     )

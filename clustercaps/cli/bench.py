@@ -77,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         metavar="COMMIT_OR_CSV",
-        help="peers only: compare with an older commit, interleaved, or with the CSV of another run",
+        help="peers only: compare with a commit, interleaved, or with the CSV of another run",
     )
     parser.add_argument("--rounds", type=int, help="rounds per candidate (default: 7)")
     parser.add_argument("--seconds", type=float, help="minimum time per round (default: 0.3)")

@@ -49,7 +49,7 @@ PUBLIC = {
         LinearClassifier MSCapsNet MatrixCapsNet MatrixDesign Preset SelfRoutingNet
         StarCapsReconstruction
         TrainingBatch VBCapsNet ViewpointCNN count_parameters create_model from_pretrained
-        get_preset list_models memory_estimate
+        get_preset list_models list_pretrained memory_estimate
     """,
     "clustercaps.routing": """
         EPS ROUTINGS AttentionRouting ClusterRouting DynamicRouting EMRouting FREMRouting

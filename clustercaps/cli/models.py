@@ -81,7 +81,7 @@ def marked(name: str) -> str:
 
 def print_card(name: str) -> None:
     """Everything about one network; the estimate of its memory last, since it can take seconds."""
-    from clustercaps.models import get_preset
+    from clustercaps.models import get_preset, list_pretrained
     from clustercaps.utils.sizes import show_size
 
     preset = get_preset(name)
@@ -96,6 +96,12 @@ def print_card(name: str) -> None:
         about["open points"] = preset.choices
     about["class"] = f"cc.models.{preset.network.__name__}"
     about["build"] = f'cc.create_model("{name}", num_classes=10)'
+    weights = [each.partition(":") for each in list_pretrained()]
+    loads = [
+        f'cc.create_model("{name}", pretrained="{data}")' for m, _, data in weights if m == name
+    ]
+    if loads:
+        about["trained weights"] = ", ".join(loads)
     about["train"] = f"clustercaps train {name} --data {preset.data[0]}"
     for label, text in about.items():
         print(fill(f"{label:<16}{text}", WIDTH, subsequent_indent=" " * 16))
@@ -115,7 +121,7 @@ def settings_table(preset: "Preset") -> str:
 
     from clustercaps.utils.tables import text_table
 
-    described = argument_docs(inspect.getdoc(preset.network) or "")
+    described = argument_docs(preset.network)
     changed = {"img_size": preset.img_size, **preset.settings}
     rows = []
     for argument in inspect.signature(preset.network).parameters.values():
@@ -130,7 +136,18 @@ def settings_table(preset: "Preset") -> str:
     return text_table(["setting", "value", "description"], lines)
 
 
-def argument_docs(docstring: str) -> dict[str, str]:
+def argument_docs(network: type) -> dict[str, str]:
+    """What the docstrings of a class and its bases say about each argument."""
+    import inspect
+
+    described: dict[str, str] = {}
+    for base in reversed(network.__mro__):
+        if base.__module__.startswith("clustercaps."):
+            described |= described_arguments(inspect.cleandoc(base.__doc__ or ""))
+    return described
+
+
+def described_arguments(docstring: str) -> dict[str, str]:
     """What the `Args:` of a docstring say about each argument."""
     described: dict[str, str] = {}
     name = ""

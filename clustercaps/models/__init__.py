@@ -1,8 +1,8 @@
 """Networks from images to logits, by name and by class.
 
-Exports the registry (`list_models`, `create_model`, `get_preset`, `from_pretrained`), the class of
-every network, of cluster routing's paper and of others, the base classes for networks of your own,
-and what a network costs (`count_parameters`, `memory_estimate`).
+Exports the registry (`list_models`, `create_model`, `get_preset`, `list_pretrained`,
+`from_pretrained`), the class of every network, of cluster routing's paper and of others, the base
+classes for networks of your own, and what a network costs (`count_parameters`, `memory_estimate`).
 """
 
 from clustercaps.models.affine import AffineCapsuleNet, AffineCNN, DrawingClassifier
@@ -16,6 +16,7 @@ from clustercaps.models.capsule_net import CapsuleNet
 from clustercaps.models.class_capsules import ClassCapsuleNet
 from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
 from clustercaps.models.memory import memory_estimate
+from clustercaps.models.packaged import list_pretrained
 from clustercaps.models.peers.ar_capsnet import ARCapsNet
 from clustercaps.models.peers.capsnet import CapsNet
 from clustercaps.models.peers.dcnet import DCNet
@@ -78,5 +79,6 @@ __all__ = [
     "from_pretrained",
     "get_preset",
     "list_models",
+    "list_pretrained",
     "memory_estimate",
 ]

@@ -61,10 +61,10 @@ def test_unknown_names_get_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("name", cc.list_models())
 def test_every_network_has_a_whole_card(name: str) -> None:
     preset = get_preset(name)
-    docs = models.argument_docs(inspect.getdoc(preset.network) or "")
+    docs = models.argument_docs(preset.network)
     arguments = list(inspect.signature(preset.network).parameters)
     assert arguments[:3] == ["num_classes", "in_chans", "img_size"]
-    assert list(docs) == arguments
+    assert all(docs[argument] for argument in arguments)
     settings = models.settings_table(preset)
     for argument, value in {"img_size": preset.img_size, **preset.settings}.items():
         shown = " ".join(settings.split())
@@ -77,11 +77,37 @@ def test_every_network_has_a_whole_card(name: str) -> None:
 
 
 def test_long_descriptions_are_read_whole() -> None:
-    docs = models.argument_docs(
+    docs = models.described_arguments(
         "A network.\n\nArgs:\n    one: Short.\n    two: Long, with `a: b`\n        and more; end.\n"
     )
     assert docs == {"one": "Short", "two": "Long, with `a: b` and more; end"}
-    assert models.argument_docs("A network without arguments.") == {}
+    assert models.described_arguments("A network without arguments.") == {}
+
+
+def test_arguments_may_be_described_in_a_base_class() -> None:
+    class Special(cc.models.CapsNet):
+        """A network.
+
+        Args:
+            dim: Another size.
+        """
+
+    plain = models.argument_docs(cc.models.CapsNet)
+    assert models.argument_docs(Special) == plain
+    Special.__module__ = "clustercaps.special"
+    assert models.argument_docs(Special) == {**plain, "dim": "Another size"}
+
+
+def test_packaged_weights_are_on_the_card(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = ["m1:cifar10", "m1:fashion-mnist", "s1:svhn"]
+    monkeypatch.setattr(cc.models, "list_pretrained", lambda: weights)
+    models.print_card("m1")
+    said = " ".join(capsys.readouterr().out.split())
+    loads = [f'cc.create_model("m1", pretrained="{data}")' for data in ("cifar10", "fashion-mnist")]
+    assert f"trained weights {loads[0]}, {loads[1]}" in said
+    assert 'svhn")' not in said
 
 
 def test_values_are_shown_as_one_types_them() -> None:

@@ -14,13 +14,13 @@ from clustercaps.models import ImageClassifier, TrainingBatch, create_model
 
 PAPER_MODELS = ("m1", "m2", "m3", "m4", "s1", "s2", "s3", "s4")
 CLASSES = 10
-# Slowest first. Triton is missing on purpose: everything here runs on CPU, where it is interpreted.
+# Slowest first. Triton is omitted: everything here runs on CPU, where it is interpreted.
 CPU_BACKENDS = ("reference", "chunked", "compiled", "cpu")
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks for."""
+    """The options from the command line."""
 
     out: Path
     models: tuple[str, ...] = ("m1", "m3", "s4")
@@ -35,7 +35,7 @@ class Options:
     quick: bool = False
 
     def case(self, model: str) -> "Case":
-        """The network on the images asked for: gray for M1, as it is judged, colour otherwise."""
+        """The network on images of the chosen size: grey for M1, colour otherwise."""
         in_chans = self.in_chans or (1 if model == "m1" else 3)
         return Case(model, in_chans, self.size, self.batch)
 
@@ -48,9 +48,9 @@ class Case:
         model: A name from `clustercaps.list_models()`.
         in_chans: Colour channels.
         size: Height and width of the images.
-        batch: How many at once.
-        layer: One of the network's layers, from 1; 0 is the whole network.
-        changes: Names and values of settings that differ from the preset's.
+        batch: Batch size.
+        layer: One layer of the network, starting at 1; 0 is the whole network.
+        changes: Names and values of settings that differ from the preset.
     """
 
     model: str
@@ -62,16 +62,16 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The network, and the layer if it is one."""
+        """The name of the network, and of the layer if it is one."""
         return f"{self.model} layer {self.layer}" if self.layer else self.model
 
     @property
     def input(self) -> str:
-        """The images' shape as people write it."""
+        """The shape of the input as text."""
         return f"{self.batch}x{self.in_chans}x{self.size}x{self.size}"
 
     def network(self) -> ImageClassifier:
-        """The whole network with fresh weights, the same every time."""
+        """The whole network with the same initial weights every time."""
         torch.manual_seed(0)
         shape = {"num_classes": CLASSES, "in_chans": self.in_chans, "img_size": self.size}
         settings: dict[str, Any] = {**shape, **dict(self.changes)}
@@ -83,9 +83,9 @@ class Workload:
     """A module with its input, ready to run forward, or forward and backward.
 
     Args:
-        module: What is timed.
-        x: Its input; requires a gradient where training would need one.
-        target: Labels of the images, or a gradient of the module's output.
+        module: The module to time.
+        x: Its input; requires a gradient if training would need one.
+        target: Labels of the images, or a gradient of the output.
     """
 
     module: nn.Module
@@ -93,12 +93,12 @@ class Workload:
     target: Tensor
 
     def forward(self) -> None:
-        """What inference does."""
+        """Run the forward pass without gradients."""
         with torch.no_grad():
             self.module(self.x)
 
     def training_step(self) -> None:
-        """Forward, loss and backward into fresh gradients; no optimiser."""
+        """Run forward, loss and backward into newly allocated gradients; no optimizer."""
         self.module.zero_grad(set_to_none=True)
         self.x.grad = None
         if isinstance(self.module, ImageClassifier):
@@ -112,12 +112,12 @@ class Workload:
             cross_entropy(output, self.target).backward()
 
     def one_image(self) -> "Workload":
-        """The same for the first image alone."""
+        """The same for the first image only."""
         return Workload(self.module, self.x[:1].detach(), self.target[:1])
 
 
 def build(case: Case, backend: str) -> Workload:
-    """A case as one backend computes it; every backend gets the same weights and images."""
+    """A case with one backend; every backend gets the same weights and images."""
     network = case.network()
     use_backend(network, backend)
     draw = torch.Generator().manual_seed(1)
@@ -129,7 +129,7 @@ def build(case: Case, backend: str) -> Workload:
     shape = (case.batch, layer.in_channels, layer.in_dim, *layer.in_size)
     x = torch.randn(shape, generator=draw)
     shape = (case.batch, layer.out_channels, layer.out_dim, *layer.out_size(layer.in_size))
-    # Nobody asks for the gradient of an image.
+    # The gradient of an image is not needed.
     return Workload(layer, x.requires_grad_(case.layer > 1), torch.randn(shape, generator=draw))
 
 
@@ -139,25 +139,25 @@ def capsule_layers(module: nn.Module) -> list[ClusterCapsules2d]:
 
 
 def use_backend(module: nn.Module, backend: str) -> None:
-    """Force every capsule layer onto a backend."""
+    """Force a backend for every capsule layer."""
     for layer in capsule_layers(module):
         layer.backend = backend
 
 
 def backends(compiled: bool) -> tuple[list[str], list[str]]:
-    """Backends to time, the reference first, and a sentence for each that is left out.
+    """Backends to time, the reference first, and a note for each skipped one.
 
     Args:
-        compiled: Whether to wait for `torch.compile`.
+        compiled: Whether to include `torch.compile`.
     """
     names, notes = ["reference"], []
     for name in CPU_BACKENDS[1:]:
         if name == "compiled" and not compiled:
-            notes.append("compiled: left out, --compiled includes it (tens of seconds per shape)")
+            notes.append("compiled: skipped, --compiled includes it (tens of seconds per shape)")
             continue
         try:
-            # Builds the kernel if need be, so that no measurement contains a build.
+            # Builds the kernel if necessary, so that no measurement includes a build.
             names.append(kernels.choose(name, "cpu"))
         except RuntimeError as error:
-            notes.append(f"{name}: left out, {error}")
+            notes.append(f"{name}: skipped, {error}")
     return names, notes

@@ -1,4 +1,4 @@
-"""Is it right? Asked on the shapes that are about to be timed, on a few images, before they are."""
+"""Check backends against float64 on the shapes to be timed, with a few images, before timing."""
 
 import copy
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from torch import Tensor
 from clustercaps.bench.cases import Case, Workload, build
 from clustercaps.bench.work import vote_bytes
 
-# Relative root mean square error against float64. The networks of the paper, in float32 by the
-# reference, are 2e-6 away; a wrong kernel is off by orders of magnitude more.
+# Relative root-mean-square error against float64. For the paper's networks the float32 reference is
+# 2e-6 away; a wrong kernel is off by orders of magnitude more.
 ALLOWED = 1e-5
-# With two or three votes a spread near zero is common and its inverse magnifies rounding: then a
-# fast path may be off by this many times what the reference in float32 is.
+# With two or three votes, spreads near zero are common and their inverse amplifies rounding errors:
+# then the error may be this many times that of the float32 reference.
 TIMES_REFERENCE = 4.0
-# Images that networks are checked on, whatever is timed: float64 takes minutes for a large batch.
+# Images for the check, whatever the batch size: float64 takes minutes for a large batch.
 CHECKED_IMAGES = 8
-# The reference runs on so few images at a time that their votes in float64 stay below this.
+# The reference runs on few images at a time, to keep the size of their float64 votes below this.
 BYTES_AT_ONCE = 2**28
 
 
@@ -25,7 +25,7 @@ def check(case: Case, backends: Sequence[str]) -> dict[str, float]:
     """The largest relative error of each backend's output and gradients, against float64.
 
     Raises:
-        ValueError: One is too large, or not a number. Nothing should be timed then.
+        ValueError: An error is too large, or NaN. Nothing should be timed then.
     """
     work = build(case, "reference")
     pull = uneven_pull(work)
@@ -45,10 +45,10 @@ def check(case: Case, backends: Sequence[str]) -> dict[str, float]:
             found = outcome(build(case, backend), pull, case.batch)
         off = {name: relative_error(found[name], exact[name]) for name in exact}
         for name, error in off.items():
-            # Written so that NaN is refused.
+            # Written so that NaN fails.
             if not error <= allowed[name]:
                 raise ValueError(
-                    f"{backend} does not equal the reference on {case.name}, input {case.input}: "
+                    f"{backend} does not match the reference on {case.name}, input {case.input}: "
                     f"{name} is off by {error:.1e}, allowed {allowed[name]:.0e}; nothing was timed"
                 )
         errors[backend] = max(off.values())
@@ -56,7 +56,7 @@ def check(case: Case, backends: Sequence[str]) -> dict[str, float]:
 
 
 def uneven_pull(work: Workload) -> Tensor:
-    """A gradient of the output, different for every image: none can be mixed up unnoticed."""
+    """A gradient of the output that differs between images, to detect mixed-up images."""
     with torch.no_grad():
         one = work.module(work.x[:1])
     draw = torch.Generator().manual_seed(2)
@@ -90,6 +90,6 @@ def outcome(work: Workload, pull: Tensor, at_once: int) -> dict[str, Tensor]:
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
-    """Root mean square of the error over that of the expected values."""
+    """Root mean square of the error divided by that of the expected values."""
     error = (actual.double() - expected.double()).square().mean().sqrt()
     return float(error / expected.double().square().mean().sqrt())

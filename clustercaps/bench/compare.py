@@ -1,4 +1,4 @@
-"""Backends side by side on some cases: checked, timed in turns, memory measured."""
+"""Compare backends on several cases: check, interleaved timing, memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +16,8 @@ from clustercaps.utils.progress import StepBar
 
 MM = "torch.mm"
 MEMORY = "memory"
-# A training step of plain PyTorch holds this many times the votes of all layers at its peak:
-# measured up to 5.9 for M1 and 3.7 for M3, and 4.2 and 1.9 for the authors' code.
+# Peak memory of a training step in plain PyTorch, as a multiple of the votes of all layers:
+# measured up to 5.9 for M1 and 3.7 for M3, and 4.2 and 1.9 for the released code.
 EAGER_COPIES = 6.5
 
 
@@ -41,13 +41,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that was measured in one run.
+    """All measurements of one run.
 
     Args:
         results: The cells.
-        errors: Relative error of each (case name, backend) that was checked.
-        mm_gflop_per_s: Speed of `torch.mm` in float32, in turns with everything else.
-        notes: What was left out, and why.
+        errors: Relative error of each checked (case name, backend).
+        mm_gflop_per_s: Speed of `torch.mm` in float32, interleaved with everything else.
+        notes: What was skipped, and why.
     """
 
     results: list[Result]
@@ -57,12 +57,12 @@ class Comparison:
 
 
 def compare(cases: Sequence[Case], measures: Sequence[str], options: Options) -> Comparison:
-    """Check every candidate on every case, then time them in turns.
+    """Check every candidate on every case, then time them interleaved.
 
     Args:
-        cases: What to compute.
-        measures: Of "forward", "training step", "one image" and "memory".
-        options: What the command line asks for.
+        cases: The cases.
+        measures: Some of "forward", "training step", "one image" and "memory".
+        options: The options from the command line.
     """
     names, notes = backends(options.compiled)
     pairs = [(case, name) for case in cases for name in names]
@@ -76,7 +76,7 @@ def compare(cases: Sequence[Case], measures: Sequence[str], options: Options) ->
     pairs, too_big = those_that_fit(pairs)
     notes += too_big
     if MEMORY in measures and not can_measure():
-        notes.append("memory: left out, this system does not reset a process's high-water mark")
+        notes.append("memory: skipped, this system cannot reset the high-water mark of a process")
     timed = [measure for measure in measures if measure != MEMORY]
     with_memory = MEMORY in measures and can_measure()
     turns = (len(pairs) * len(timed) + 1) * options.rounds
@@ -90,7 +90,7 @@ def compare(cases: Sequence[Case], measures: Sequence[str], options: Options) ->
 
 
 def those_that_fit(pairs: list[tuple[Case, str]]) -> tuple[list[tuple[Case, str]], list[str]]:
-    """Leave out what would need more memory than the machine has free, and say so."""
+    """Skip candidates that need more memory than is free, with a note."""
     free = free_bytes()
     kept, notes = [], []
     for case, name in pairs:
@@ -101,14 +101,14 @@ def those_that_fit(pairs: list[tuple[Case, str]]) -> tuple[list[tuple[Case, str]
             kept.append((case, name))
             continue
         notes.append(
-            f"{name} on {case.name}: left out, stored votes need about {needed / 1e9:.0f} GB, "
-            f"{free / 1e9:.0f} GB are free; a smaller --batch fits"
+            f"{name} on {case.name}: skipped, stored votes need about {needed / 1e9:.0f} GB, "
+            f"{free / 1e9:.0f} GB are free; use a smaller --batch"
         )
     return kept, notes
 
 
 def free_bytes() -> int | None:
-    """Memory that can still be used, where the system tells."""
+    """Free memory, if the system reports it."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -119,7 +119,7 @@ def free_bytes() -> int | None:
 def check_all(
     pairs: Sequence[tuple[Case, str]], options: Options, bar: StepBar
 ) -> dict[tuple[str, str], float]:
-    """Errors of all candidates; raises at the first that is wrong."""
+    """Errors of all candidates; raises an error for the first wrong one."""
     errors = {}
     for case in dict.fromkeys(case for case, _ in pairs):
         names = [name for other, name in pairs if other == case]
@@ -136,7 +136,7 @@ def check_all(
 
 
 def workload(case: Case, name: str, options: Options) -> Workload:
-    """A case as a backend of ours or the authors' code computes it."""
+    """A case with one of our backends or the released code."""
     if name != official.NAME:
         return build(case, name)
     assert options.official is not None
@@ -149,7 +149,7 @@ def time_all(
     """Timings by case, backend and measure; the speed of `torch.mm` in between, and its spread."""
     functions = {}
     works = [workload(case, name, options) for case, name in pairs]
-    # Sorted so that the candidates for one cell follow each other directly.
+    # Candidates for the same cell run directly after each other.
     for case in dict.fromkeys(case for case, _ in pairs):
         for measure in measures:
             for (other, name), work in zip(pairs, works, strict=True):
@@ -164,13 +164,13 @@ def time_all(
     mm_key = (Case(MM, 1, side, 1), MM, MM)
     timings = take_turns({**functions, mm_key: matmul(side)}, options.rounds, options.seconds, bar)
     mm = timings.pop(mm_key)
-    spread = f"torch.mm: quartiles {100 * mm.iqr / mm.median:.0f} % of its median apart"
+    spread = f"torch.mm: interquartile range is {100 * mm.iqr / mm.median:.0f} % of its median"
     return timings, matmul_gflop(side) / mm.median, spread
 
 
 def as_result(case: Case, name: str, measure: str, timing: Timing) -> Result:
-    """A timing in milliseconds with the work that was done in it."""
-    # Only the fused kernel computes votes twice; the others keep them.
+    """A timing in milliseconds, with its operation count."""
+    # These recompute the votes in the backward pass; the others store them.
     work = gflop(case, measure, recomputes=name in ("cpu", "chunked"))
     return Result(
         *(case, name, measure, 1e3 * timing.median, 1e3 * timing.iqr, timing.measurements, work)
@@ -180,7 +180,7 @@ def as_result(case: Case, name: str, measure: str, timing: Timing) -> Result:
 def memory_of_all(
     pairs: Sequence[tuple[Case, str]], options: Options, bar: StepBar
 ) -> list[Result]:
-    """Peak memory of a training step of each candidate, each in a process of its own."""
+    """Peak memory of a training step of each candidate, each in its own process."""
     results = []
     threads = torch.get_num_threads()
     for case, name in pairs:

@@ -18,28 +18,28 @@ COLUMNS = (
     *("mm_gflop_per_s", "fraction_of_mm", "relative_error"),
 )
 BASELINES = ("reference", official.NAME)
-# Quartiles further apart than this, relative to the median, are worth a warning.
+# Interquartile range, relative to the median, above which a cell is flagged as noisy.
 NOISY = 0.25
 LABEL: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
 LEGEND: dict[str, Any] = {"loc": "outside lower center", "ncols": 4, "frameon": False}
 
 
 def publish(comparison: Comparison, measures: Sequence[str], out: Path) -> None:
-    """Print the tables, write the CSV and draw the figure beside it."""
+    """Print the tables, write the CSV and draw the figure next to it."""
     told = machine()
     print(describe(comparison, told))
     print("\n" + text_table(*absolute_table(comparison, measures)))
     ratios = ratio_rows(comparison, measures)
     if ratios:
-        print("\nTimes as fast, or for memory times as little\n")
-        print(text_table(["model", "backend", "than", *measures], ratios))
+        print("\nSpeed-up, or for memory the reduction factor\n")
+        print(text_table(["model", "backend", "compared with", *measures], ratios))
     write_csv(out, COLUMNS, csv_rows(comparison), told)
     figure = dots(comparison.results, measures, out.with_suffix(".png"), told)
     print(f"\n{out}\n{figure}")
 
 
 def describe(comparison: Comparison, told: Mapping[str, Any]) -> str:
-    """The conditions: machine, speed of torch.mm, largest error, what was left out."""
+    """The conditions: machine, speed of torch.mm, largest error, what was skipped."""
     ours = [error for (_, name), error in comparison.errors.items() if name != official.NAME]
     theirs = [error for (_, name), error in comparison.errors.items() if name == official.NAME]
     checked = f"checked against float64 before timing: largest relative error {max(ours):.1e}"
@@ -50,7 +50,7 @@ def describe(comparison: Comparison, told: Mapping[str, Any]) -> str:
         f"{told['machine']}; torch {told['torch']}; commit {told['commit']}",
         f"torch.mm, float32: {comparison.mm_gflop_per_s:.0f} GFLOP/s in the same run",
         checked,
-        f"times are medians of at least {min(counts)} measurements taken in turns, "
+        f"times are medians of at least {min(counts)} interleaved measurements, "
         "interquartile range in brackets",
         *comparison.notes,
     ]
@@ -58,8 +58,8 @@ def describe(comparison: Comparison, told: Mapping[str, Any]) -> str:
     noisy = [r for r in timed if r.iqr is not None and r.iqr > NOISY * r.value]
     if noisy:
         lines.append(
-            f"BUSY MACHINE: in {len(noisy)} of {len(timed)} cells the quartiles are more than "
-            f"{100 * NOISY:.0f} % of the median apart; do not trust those"
+            f"BUSY MACHINE: in {len(noisy)} of {len(timed)} cells the interquartile range exceeds "
+            f"{100 * NOISY:.0f} % of the median; do not trust those"
         )
     return "\n".join(lines)
 
@@ -67,7 +67,7 @@ def describe(comparison: Comparison, told: Mapping[str, Any]) -> str:
 def absolute_table(
     comparison: Comparison, measures: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
-    """Milliseconds and megabytes, and how much of torch.mm's speed a training step reaches."""
+    """Milliseconds and megabytes, and the fraction of torch.mm's speed of a training step."""
     cells = {(r.case, r.backend, r.measure): r for r in comparison.results}
     rows = []
     for case, backend in dict.fromkeys((r.case, r.backend) for r in comparison.results):
@@ -87,7 +87,7 @@ def show(result: Result | None) -> str:
 
 
 def ratio_rows(comparison: Comparison, measures: Sequence[str]) -> list[list[str]]:
-    """A row for each case, backend and baseline."""
+    """One row per case, backend and baseline."""
     results = comparison.results
     rows = []
     for case, backend in dict.fromkeys((r.case, r.backend) for r in results):
@@ -107,12 +107,12 @@ def ratio_rows(comparison: Comparison, measures: Sequence[str]) -> list[list[str
 
 
 def key(result: Result) -> tuple[Any, str, str]:
-    """What a result is about."""
+    """Case, backend and measure of a result."""
     return result.case, result.backend, result.measure
 
 
 def ratio(result: Result | None, baseline: str, results: Sequence[Result]) -> float | None:
-    """How many times the baseline's time or memory is that of the result."""
+    """Time or memory of the baseline divided by that of the result."""
     if result is None:
         return None
     wanted = (result.case, baseline, result.measure)
@@ -121,7 +121,7 @@ def ratio(result: Result | None, baseline: str, results: Sequence[Result]) -> fl
 
 
 def fraction_of_mm(result: Result, comparison: Comparison) -> float | None:
-    """Share of torch.mm's speed, by the count of `work.gflop`."""
+    """Fraction of torch.mm's speed, with the operation count of `work.gflop`."""
     if result.gflop is None:
         return None
     return 1e3 * result.gflop / result.value / comparison.mm_gflop_per_s
@@ -150,9 +150,9 @@ def csv_rows(comparison: Comparison) -> list[list[Any]]:
 def dots(
     results: Sequence[Result], measures: Sequence[str], path: Path, told: Mapping[str, Any]
 ) -> Path:
-    """A panel per measure, a dot per case and backend with its quartile range; logarithmic.
+    """One panel per measure, one dot per case and backend with its interquartile range.
 
-    Dots and not bars: a bar on a logarithmic axis has no honest foot.
+    Dots instead of bars: on a logarithmic axis the base of a bar is arbitrary.
     """
     present = [m for m in measures if any(r.measure == m for r in results)]
     cases = list(dict.fromkeys(r.case for r in results))
@@ -163,7 +163,7 @@ def dots(
     for ax, measure in zip(panels, present, strict=False):
         for number, backend in enumerate(backends):
             found = [r for r in results if (r.backend, r.measure) == (backend, measure)]
-            # Side by side, so that labels of close values do not cover each other.
+            # Side by side, so that labels of close values do not overlap.
             shift = 0.25 * (number - (len(backends) - 1) / 2)
             places = [cases.index(r.case) + shift for r in found]
             values = [r.value for r in found]

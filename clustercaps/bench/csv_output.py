@@ -12,7 +12,7 @@ from clustercaps.utils.files import write_atomically
 def write_csv(
     out: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]], told: Mapping[str, Any]
 ) -> None:
-    """Write rows with the machine, versions and commit at the end of each, whole or not at all."""
+    """Write rows, each followed by machine, versions and commit, atomically."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*columns, *told])
@@ -24,7 +24,7 @@ def write_csv(
 
 
 def plain(value: Any) -> Any:
-    """Numbers with the digits that mean something; nothing for what was not measured."""
+    """Numbers with five significant digits; empty if not measured."""
     if value is None:
         return ""
     return f"{value:.5g}" if isinstance(value, float) else value

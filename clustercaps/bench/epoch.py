@@ -1,6 +1,7 @@
-"""`clustercaps bench epoch`: how much of an epoch of real training is spent inside the kernel.
+"""`clustercaps bench epoch`: the share of an epoch of real training spent inside the kernel.
 
-What is left is the rest of the network and its gradient, the optimiser, the images and Python.
+The remainder is the rest of the network and its gradient, the optimizer, the data pipeline and
+Python.
 """
 
 import tempfile
@@ -22,15 +23,15 @@ COLUMNS = (
 
 
 def run(options: Options) -> None:
-    """Train every network for an epoch and print and store where its time went."""
+    """Train every network for an epoch, and print and store the kernel's share of the time."""
     from clustercaps.training import train
 
     try:
         kernels.choose("cpu", "cpu")
     except RuntimeError as error:
         raise ValueError(
-            f"this is about the fused kernel, and there is none: {error}; `clustercaps kernels` "
-            "says what it needs"
+            f"bench epoch needs the fused kernel: {error}; `clustercaps kernels` shows what is "
+            "missing"
         ) from error
     data = DATA_QUICK if options.quick else DATA
     limit = IMAGES_QUICK if options.quick else 0

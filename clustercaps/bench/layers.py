@@ -10,7 +10,7 @@ MEASURES = ("forward", "training step")
 
 
 def run(options: Options) -> None:
-    """Time the layers and print, store and draw the outcome."""
+    """Time the layers, and print, store and plot the results."""
     cases = [
         replace(case, layer=number)
         for case in map(options.case, options.models)

@@ -1,8 +1,8 @@
 """`clustercaps bench learning`: what every capsule system learns in a short run on real images.
 
-The same images, order and batch for all, and the same epochs but for one; optimiser, loss and
-schedule are each system's own. Far too short to rank them: it shows that they learn, and what an
-epoch costs.
+All use the same images, order and batch size, and the same number of epochs with one exception;
+optimizer, loss and schedule are those of each system. This is far too short to rank them: it shows
+that they learn, and what an epoch costs.
 """
 
 import json
@@ -17,16 +17,16 @@ from clustercaps.utils.plotting import COLOURS, new_figure, save
 from clustercaps.utils.tables import text_table
 
 DATA, IMAGES, EPOCHS, BATCH = "fashion-mnist-mini", 1000, 2, 16
-# One form of every system; the other forms differ in size only.
+# One variant of every system; the others differ only in size.
 SYSTEMS = (
     *("m1", "s1", "capsnet_svhn", "em_small", "vb_small", "frms_capsnet", "frem_capsnet", "hitnet"),
     *("dcnet", "dcnet3", "ms_capsnet", "maxmin_capsnet", "kernel_capsnet"),
     *("self_routing_1", "ar_capsnet", "star", "heinsen_smallnorb", "inverted_attention_resnet"),
     "efficient_capsnet",
 )
-# A network that would take too long is made smaller, as `em_small` is.
+# Networks that would take too long are made smaller, like `em_small`.
 SMALLER: dict[str, dict[str, Any]] = {"star": {"types": [16, 16, 16]}}
-# Its recipe begins so slowly that two epochs of few images teach it nothing.
+# Its recipe starts so slowly that it learns nothing in two epochs of few images.
 LONGER = {"heinsen_smallnorb": 12}
 COLUMNS = (
     *("model", "settings", "data", "train_images", "epochs", "batch", "seed", "parameters"),
@@ -35,7 +35,7 @@ COLUMNS = (
 
 
 def run(options: Options) -> None:
-    """Train what is not trained yet, then print, store and draw all of it."""
+    """Train what is not trained yet, then print, store and plot all results."""
     from clustercaps.training import train
     from clustercaps.training.run_folder import RunFolder
 
@@ -59,7 +59,7 @@ def run(options: Options) -> None:
 
 
 def short_run(name: str) -> TrainSettings:
-    """The system's own recipe on few images for few epochs."""
+    """The recipe of the system, on few images for few epochs."""
     usual = resolve(name, DATA, "fast")
     epochs = LONGER.get(name, EPOCHS)
     changes: dict[str, Any] = {"epochs": epochs, "limit": IMAGES, "batch_size": BATCH}
@@ -71,7 +71,7 @@ def short_run(name: str) -> TrainSettings:
 
 
 def publish(rows: Sequence[list[Any]], results: Sequence[dict[str, Any]], out: Path) -> None:
-    """The table, the CSV and the figure, after every system anew."""
+    """Write table, CSV and figure, updated after every system."""
     told = [
         {key: result[key] for key in ("machine", "python", "torch", "clustercaps", "commit")}
         for result in results

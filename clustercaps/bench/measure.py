@@ -1,4 +1,4 @@
-"""Timing: candidates take turns, so that a noisy machine is noisy for all of them alike."""
+"""Interleaved timing, so that noise affects all candidates equally."""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ class Timing:
     """Seconds of one call.
 
     Args:
-        median: The middle of all measurements.
-        iqr: Between the quartiles lies half of them; this is how far apart they are.
-        measurements: How many.
+        median: Median of all measurements.
+        iqr: Interquartile range.
+        measurements: Number of measurements.
     """
 
     median: float
@@ -30,13 +30,13 @@ class Timing:
 def take_turns(
     functions: Mapping[Key, Callable[[], object]], rounds: int, seconds: float, bar: "StepBar"
 ) -> dict[Key, Timing]:
-    """Time functions A B C A B C ..., each for some time in every round.
+    """Time functions in the order A B C A B C ..., each for some time in every round.
 
     Args:
-        functions: What to call.
-        rounds: How often each gets its turn.
-        seconds: How long a turn lasts; one call if that is longer.
-        bar: Told after every turn.
+        functions: The functions.
+        rounds: Number of rounds.
+        seconds: Minimum time per function and round; at least one call.
+        bar: Progress bar.
     """
     threads = torch.get_num_threads()
     timers = {
@@ -56,13 +56,13 @@ def take_turns(
 
 
 def show_key(key: Hashable) -> str:
-    """What is timed, for people: the names of its parts."""
+    """A readable name of what is timed."""
     parts = key if isinstance(key, tuple) else (key,)
     return ", ".join(str(getattr(part, "name", part)) for part in parts)
 
 
 def summarise(turns: list[Measurement]) -> Timing:
-    """All measurements of all turns as one."""
+    """Statistics over the measurements of all rounds."""
     times = torch.tensor([t for turn in turns for t in turn.times], dtype=torch.float64)
     low, middle, high = torch.quantile(times, torch.tensor([0.25, 0.5, 0.75]).double()).tolist()
     return Timing(middle, high - low, len(times))
@@ -80,7 +80,7 @@ def show_spread(value: float, iqr: float) -> str:
 
 
 def matmul(side: int) -> Callable[[], object]:
-    """A product of square float32 matrices: the fastest arithmetic that torch has here."""
+    """A product of square float32 matrices, the yardstick for arithmetic speed."""
     left, right = torch.randn(2, side, side)
     return lambda: torch.mm(left, right)
 

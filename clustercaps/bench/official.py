@@ -1,7 +1,7 @@
-"""The authors' network, from a user's own checkout of their code. None of it is in this package.
+"""The authors' released network, from the user's own checkout. None of it is in this package.
 
-Their last layer is set to as many channels as the others, so that the work equals ours; what stays
-different is the head, one linear unit shared by these channels, which costs nothing beside it.
+Its last layer is set to as many channels as the others, so that it does the same work as ours. Only
+the head differs, one linear unit shared by these channels, whose cost is negligible.
 """
 
 import importlib.util
@@ -17,16 +17,16 @@ from clustercaps.bench.check import CHECKED_IMAGES, relative_error
 
 NAME = "official"
 FILE = Path("src") / "capsule_network.py"
-# They add nothing to the variance of the votes, we add 1e-6: close, never equal.
+# We add 1e-6 to the variance of the votes, the released code adds nothing: close, never equal.
 ALLOWED = 1e-2
 
 
 def load_class(folder: Path) -> Any:
-    """Their class `CapsuleNetwork`; runs the file it is in."""
+    """The class `CapsuleNetwork` of the released code; executes its file."""
     path = folder / FILE
     if not path.is_file():
         raise ValueError(
-            f"--official takes a checkout of the authors' code, which has {FILE}; "
+            f"--official expects a checkout of the authors' released code, with the file {FILE}; "
             f"{folder} has no such file"
         )
     spec = importlib.util.spec_from_file_location("official_capsule_network", path)
@@ -36,17 +36,17 @@ def load_class(folder: Path) -> Any:
     try:
         spec.loader.exec_module(module)
         return module.CapsuleNetwork
-    # Somebody else's file can fail in any way: whatever it is, it is not what was asked for.
+    # Code of others can fail in any way.
     except Exception as error:
-        raise ValueError(f"{path} is not the authors' network: {error!r}") from error
+        raise ValueError(f"{path} is not the authors' released network: {error!r}") from error
 
 
 def build_official(case: Case, folder: Path) -> Workload:
-    """A case as the authors' code computes it, with the weights and images that ours gets."""
+    """A case with the released code, with the same weights and images as ours."""
     if not case.model.startswith("m"):
-        raise ValueError(f"--official knows the M-variants only, not {case.model}")
+        raise ValueError(f"--official supports only the M-variants, not {case.model}")
     if case.size % 4:
-        raise ValueError(f"--official needs a --size that 4 divides, got {case.size}")
+        raise ValueError(f"--official needs a --size divisible by 4, got {case.size}")
     network_class = load_class(folder)
     ours = build(case, "reference")
     layers = capsule_layers(ours.module)
@@ -75,10 +75,10 @@ def build_official(case: Case, folder: Path) -> Workload:
 
 @torch.no_grad()
 def check_official(case: Case, folder: Path) -> float:
-    """How far the authors' capsules are from ours with the same weights, relative.
+    """Relative error of the released code against ours, with the same weights.
 
     Raises:
-        ValueError: So far that the two do not compute the same thing.
+        ValueError: The error is so large that the two compute different things.
     """
     few = Case(case.model, case.in_chans, case.size, min(case.batch, CHECKED_IMAGES))
     theirs, ours = build_official(few, folder), build(few, "reference")
@@ -88,7 +88,7 @@ def check_official(case: Case, folder: Path) -> float:
     error = relative_error(theirs.module(theirs.x), expected)
     if not error <= ALLOWED:
         raise ValueError(
-            f"the code in {folder} does not compute what {case.name} does: its output is off by "
+            f"the code in {folder} does not match our {case.name}: its output is off by "
             f"{error:.1e}, allowed {ALLOWED:.0e}; nothing was timed"
         )
     return error

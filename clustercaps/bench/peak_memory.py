@@ -1,9 +1,9 @@
-"""Peak memory of one training step, in a process of its own.
+"""Peak memory of one training step, in its own process.
 
-The step runs once to warm up: libraries load, the kernel is there already, oneDNN and the compiler
-make their code. Then freed memory goes back to the system, the process's high-water mark of
-resident memory is reset, and the step runs again. Mark after minus resident memory before is the
-result: what the step needs on top of the network and its images.
+The step runs once as a warm-up: libraries are loaded, oneDNN and the compiler generate their code
+(the kernel is already built). Then freed memory is returned to the system, the high-water mark of
+the process's resident memory is reset, and the step runs again. The high-water mark after the step
+minus the resident memory before it is what the step needs on top of the network and its images.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ RESET_HIGH_WATER_MARK = "5"
 
 
 def can_measure() -> bool:
-    """Whether the system tells a process its high-water mark and resets it (Linux)."""
+    """Whether the system can report and reset the high-water mark of a process (Linux)."""
     return STATUS.exists() and os.access(CLEAR_REFS, os.W_OK)
 
 
@@ -33,14 +33,14 @@ def peak_extra_mb(
     threads: int = 1,
     folder: Path = Path(clustercaps.__file__).parent.parent,
 ) -> float:
-    """Megabytes that a training step needs at its peak, beyond what was there before it.
+    """Peak memory of a training step in megabytes, above the level before it.
 
     Args:
-        case: What is trained.
-        backend: A backend of ours, or the name of the authors' network.
-        official: Checkout of the authors' code, if it is theirs.
-        threads: For torch; some buffers exist once per thread.
-        folder: Where the package is; by default the one that runs.
+        case: The network to train.
+        backend: One of our backends, or the name of the released network.
+        official: Checkout of the released code, if it is used.
+        threads: Number of torch threads; some buffers exist once per thread.
+        folder: Folder of the package; the running one by default.
     """
     task = {"case": asdict(case), "backend": backend, "threads": threads}
     task["official"] = None if official is None else str(official.resolve())
@@ -48,8 +48,8 @@ def peak_extra_mb(
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(p for p in paths if p),
-        # Freed blocks go back to the system at once: what counts is memory in use, not what the
-        # C library keeps for later.
+        # Freed blocks are returned to the system immediately: memory in use is measured, not what
+        # the C library caches.
         "MALLOC_MMAP_THRESHOLD_": "131072",
     }
     done = subprocess.run(
@@ -63,7 +63,7 @@ def peak_extra_mb(
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise OSError(
-            f"measuring the memory of {backend} on {case.name} ended with code "
+            f"measuring the memory of {backend} on {case.name} failed with code "
             f"{done.returncode}: {last}"
         )
     return float(done.stdout.split()[-1])
@@ -77,7 +77,7 @@ def status_mb(field: str) -> float:
 
 
 def trim() -> None:
-    """Give freed memory back to the system, where the C library can."""
+    """Return freed memory to the system, if the C library supports it."""
     try:
         ctypes.CDLL(None).malloc_trim(0)
     except AttributeError:
@@ -96,7 +96,7 @@ def measure(work: Workload) -> float:
 
 
 def main() -> None:
-    """Do the task on the command line and print megabytes."""
+    """Run the task from the command line and print megabytes."""
     import torch
 
     task = json.loads(sys.argv[1])

@@ -1,4 +1,4 @@
-"""`clustercaps bench peers`: every capsule system, cluster routing too, on the same images."""
+"""`clustercaps bench peers`: all capsule systems, including cluster routing, on the same images."""
 
 import gc
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ COLUMNS = (
     *("step_ms", "step_iqr_ms", "inference_ms", "inference_iqr_ms", "one_image_ms"),
     *("one_image_iqr_ms", "peak_memory_mb", "memory_estimate_mb", "measurements"),
 )
-# The step of a large system takes seconds: fewer images and turns than for cluster routing alone.
+# A step of a large system takes seconds: fewer images and rounds than for cluster routing alone.
 BATCH, ROUNDS = 16, 3
 
 
@@ -42,7 +42,7 @@ class Row:
 
 
 def run(options: Options) -> None:
-    """Time every system, and print, store and draw the outcome."""
+    """Time every system, and print, store and plot the results."""
     cases = [
         Case(name, options.in_chans or 1, options.size, options.batch)
         for name in options.models or (*PAPER_MODELS, *PEERS)
@@ -65,13 +65,13 @@ def measure_all(cases: Sequence[Case], options: Options) -> list[Row]:
         for case in cases:
             bar.say(case.name)
             rows.append(measure(case, options, bar))
-            # A large system's buffers must not be there while the next is measured.
+            # Free the buffers of a large system before the next is measured.
             gc.collect()
     return rows
 
 
 def measure(case: Case, options: Options, bar: StepBar) -> Row:
-    """Everything about one system."""
+    """All measurements of one system."""
     work = build(case, "auto")
     single = work.one_image()
     work.module.eval()
@@ -92,7 +92,7 @@ def measure(case: Case, options: Options, bar: StepBar) -> Row:
 
 
 def publish(rows: Sequence[Row], out: Path) -> None:
-    """Print the table, write the CSV and draw the figure beside it."""
+    """Print the table, write the CSV and draw the figure next to it."""
     told = machine()
     print(f"{told['machine']}; torch {told['torch']}; commit {told['commit']}")
     print(f"random images {rows[0].case.input}; medians, interquartile range in brackets\n")
@@ -124,7 +124,7 @@ def csv_row(row: Row) -> list[object]:
 
 
 def draw(rows: Sequence[Row], path: Path, machine_name: str) -> Path:
-    """Time and memory of a training step, a line per system, fastest on top; logarithmic."""
+    """Draw time and memory of a training step, one line per system, fastest on top."""
     figure = new_figure(7.5, 0.2 * len(rows) + 1.4)
     time, memory = figure.subplots(1, 2, sharey=True)
     places = range(len(rows), 0, -1)

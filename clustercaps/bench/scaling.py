@@ -1,8 +1,8 @@
-"""`clustercaps bench scaling`: how a training step's time grows with K, D, C, image and batch.
+"""`clustercaps bench scaling`: how the time of a training step grows with K, D, C, image and batch.
 
-One size grows at a time, the others stay those of the network. Time = a * size^b is a straight line
-of slope b on logarithmic axes; b is found by least squares. Fixed costs pull b below 1 at small
-sizes, so that a straight line, time = fixed + c * size, is fitted as well.
+One size varies at a time, the others are those of the network. Time = a * size^b is a straight line
+of slope b on logarithmic axes; b is fitted by least squares. Fixed costs reduce b below 1 at small
+sizes, so a straight line, time = fixed + c * size, is fitted as well.
 """
 
 import math
@@ -31,13 +31,13 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Axis:
-    """One size that grows.
+    """One size that varies.
 
     Args:
-        name: What it is called.
-        setting: The network's setting, or "size" or "batch".
-        values: The sizes, in rising order.
-        expected: The exponent that the arithmetic alone would give.
+        name: Its name.
+        setting: The setting of the network, or "size" or "batch".
+        values: The sizes, in ascending order.
+        expected: The exponent expected from the operation count.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Axis:
     expected: str
 
     def size(self, value: int) -> int:
-        """What time is fitted against: the image's area, else the value itself."""
+        """The size for the fit: the area of the image, else the value itself."""
         return value**2 if self.setting == "size" else value
 
     def case(self, base: Case, value: int) -> Case:
@@ -65,12 +65,12 @@ AXES = (
     Axis("image area", "size", (16, 32, 64, 128), "1"),
     Axis("batch", "batch", (16, 32, 64, 128), "1"),
 )
-# The check is about values, not speed: a few images of every shape are enough.
+# The check compares values: a few images of every shape are enough.
 CHECKED_IMAGES = 2
 
 
 def run(options: Options) -> None:
-    """Time a training step along every axis and print, store and draw the outcome."""
+    """Time a training step along every axis, and print, store and plot the results."""
     names, notes = backends(options.compiled)
     backend = names[-1]
     base = options.case(options.models[0])
@@ -153,7 +153,7 @@ def csv_rows(
 def lines(
     axes: Sequence[Axis], timings: Timings, path: Path, base: Case, told: dict[str, Any]
 ) -> Path:
-    """A panel per axis: measured points with their quartile range, and the fitted line."""
+    """One panel per axis: measured points with their interquartile range, and the fits."""
     figure = new_figure(2.7 * len(axes), 3.2)
     for ax, axis in zip(figure.subplots(1, len(axes), sharey=True), axes, strict=True):
         sizes, times = points(axis, timings)

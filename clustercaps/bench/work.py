@@ -1,4 +1,4 @@
-"""How much there is to compute and to store: counted from shapes, not measured."""
+"""Operation counts and memory of votes, computed from shapes."""
 
 from clustercaps.bench.cases import Case, capsule_layers
 
@@ -8,7 +8,7 @@ FLOAT32_BYTES = 4
 def vote_macs(case: Case) -> list[int]:
     """Multiply-adds of each layer's vote convolution, for the whole batch.
 
-    Every output position counts all k x k taps, also those that fall on the padding. Statistics,
+    Every output position counts all k x k taps, including those on the padding. Statistics,
     routing, norm and head are not counted: they are not convolutions.
     """
     macs = []
@@ -20,16 +20,16 @@ def vote_macs(case: Case) -> list[int]:
 
 
 def gflop(case: Case, measure: str, recomputes: bool) -> float:
-    """Billions of floating-point operations, two for each multiply-add.
+    """Billions of floating-point operations, two per multiply-add.
 
     A training step counts the vote convolution once forward, once for the gradient of the
     weights, once for the gradient of the input except in the first layer, which reads images, and
-    once more where the votes are recomputed instead of stored.
+    once more if the votes are recomputed instead of stored.
 
     Args:
-        case: What is computed.
+        case: The case.
         measure: "training step", "forward" or "one image".
-        recomputes: Whether the backend computes the votes again in the backward pass.
+        recomputes: Whether the backend recomputes the votes in the backward pass.
     """
     total = 0
     for number, macs in enumerate(vote_macs(case), 1):

@@ -1,1 +1,1 @@
-"""What everything else stands on: errors, files, sizes, tables, plots. Imports nothing of ours."""
+"""Shared helpers: errors, files, sizes, tables, plots. Imports no other part of the package."""

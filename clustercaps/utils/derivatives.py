@@ -1,8 +1,8 @@
-"""Gradients that can be differentiated again, for operators whose own backward pass cannot.
+"""Differentiable gradients for operators whose own backward pass is not differentiable.
 
-A backward pass that works in shared memory or in a kernel gives numbers without a graph. Where a
-graph is wanted (`create_graph=True`, a Hessian, the double-backward form of a Jacobian-vector
-product) the gradient is computed by autograd from the plain formula instead.
+A backward pass that works in place or in a kernel returns values without a graph. If a graph is
+needed (`create_graph=True`, a Hessian, the double-backward form of a Jacobian-vector product),
+autograd computes the gradient from the plain formula instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ from clustercaps.utils.tracing import plain_only
 
 
 def wants_graph(gradient: Tensor) -> bool:
-    """Asked in a backward pass: whether it must be made of operators that PyTorch differentiates.
+    """Whether the current backward pass must consist of differentiable PyTorch operators.
 
-    Autograd switches gradients on in a backward pass exactly if `create_graph` is set. Batched
+    Autograd enables gradients in a backward pass exactly if `create_graph` is set. Batched
     gradients (`is_grads_batched`, `vectorize=True`) and forward mode need plain operators too.
     """
     batched: bool = torch._C._functorch.is_legacy_batchedtensor(gradient)
@@ -31,18 +31,18 @@ def plain_gradients(
     gradient: Tensor,
     needed: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of `function(*inputs)` for the inputs that need one, with a graph if it is wanted.
+    """Gradients of `function(*inputs)` for the inputs that need one, with a graph if needed.
 
     Args:
         function: The plain formula.
-        inputs: What the operator kept of its inputs, still part of their graph.
-        gradient: Of the result.
+        inputs: The inputs saved by the operator, still part of their graph.
+        gradient: Gradient of the result.
         needed: Which inputs need a gradient.
     """
     create_graph = torch.is_grad_enabled()
-    # The inputs have the dtypes that the operator computed in.
+    # The inputs already have the dtypes that the operator computes in.
     with torch.enable_grad(), without_autocast(gradient):
-        # Aliases: if one input was computed from another, that way must not count twice.
+        # Views: if one input was computed from another, that path must not be counted twice.
         apart = [None if tensor is None else tensor.view_as(tensor) for tensor in inputs]
         result = function(*apart)
         asked = [t for t, need in zip(apart, needed, strict=True) if need and t is not None]
@@ -54,9 +54,9 @@ def plain_gradients(
 
 
 def refuse_forward_mode(what: str) -> None:
-    """For operators of `torch.library`, whose dispatcher drops tangents without a word."""
+    """Raise an error in forward mode: `torch.library` operators would drop tangents silently."""
     if forward_ad._current_level >= 0:
         raise RuntimeError(
-            f"{what} has no forward-mode derivative; call the layer, which takes plain PyTorch "
+            f"{what} has no forward-mode derivative; call the layer, which uses plain PyTorch "
             'inside a dual level, or build it with backend="reference"'
         )

@@ -1,4 +1,4 @@
-"""Devices by name, refused where they cannot be used."""
+"""Devices by name."""
 
 import torch
 
@@ -15,12 +15,12 @@ def pick_device(name: str = "auto") -> torch.device:
         return accelerator or torch.device("cpu")
     try:
         device = torch.device(name)
-        # There and back; what a missing device raises depends on its kind.
+        # The exception for a missing device depends on its type.
         torch.empty(1, device=device).cpu()
     except (RuntimeError, AssertionError, ImportError) as error:
         known = "cpu" if accelerator is None else f"cpu, {accelerator.type}"
         raise ValueError(
-            f"device {name!r} cannot be used here; this machine and this build of torch have: "
+            f"device {name!r} is not available; this machine and this build of torch have: "
             f"{known} (or auto)"
         ) from error
     return device

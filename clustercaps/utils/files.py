@@ -1,4 +1,4 @@
-"""Files on disk: written whole or not at all, locked, and where caches go.
+"""Atomic writes, file locks and cache folders.
 
 Imports nothing heavy: a CSV can be read and written without torch.
 """
@@ -16,9 +16,9 @@ UNFINISHED = ".unfinished"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path for a file that takes its name, durably, once it is written.
+    """A temporary path that replaces `path`, durably, once it is written.
 
-    If writing fails, nothing is left behind and a previous file stays as it was.
+    If writing fails, nothing is left behind and a previous file is unchanged.
     """
     part = _temporary(path)
     try:
@@ -31,13 +31,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a text file so that a reader sees the old or the new one, never half of it."""
+    """Write a text file atomically: readers see the old or the new file, never a part of it."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Write several files so that each appears whole, and none appears if one cannot be written."""
+    """Write several files atomically; none appears if one of them cannot be written."""
     parts = {_temporary(path): path for path in contents}
     try:
         for part, path in parts.items():
@@ -51,7 +51,7 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Delete what writers that were killed left in a folder."""
+    """Delete temporary files that killed writers left in a folder."""
     for part in folder.glob(f".*{UNFINISHED}"):
         part.unlink(missing_ok=True)
 
@@ -62,7 +62,7 @@ def _temporary(path: Path) -> Path:
 
 
 def _sync(path: Path) -> None:
-    """Make a file, or the renames in a folder, survive a power cut."""
+    """Make a file, or the renames in a folder, survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -71,17 +71,17 @@ def _sync(path: Path) -> None:
 
 
 def take_lock(path: Path, wait: bool = True) -> TextIO:
-    """An exclusive lock that lasts until the file is closed or the process dies, however it dies.
+    """An exclusive lock that is held until the file is closed or the process ends.
 
     Args:
-        path: Of a file for the lock alone; created if missing.
-        wait: For another process to release it; if False, raises `BlockingIOError`, whose
-            `filename` is what that process wrote into the file.
+        path: Path of a file used only as a lock; created if missing.
+        wait: Whether to wait for another process to release it; if False, raises
+            `BlockingIOError`, whose `filename` is the id of that process.
     """
     try:
         import fcntl
     except ImportError as error:
-        raise OSError(f"{path} cannot be locked: this needs a Unix system") from error
+        raise OSError(f"cannot lock {path}: locks need a Unix system") from error
     lock = path.open("a+", encoding="utf-8")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -111,12 +111,12 @@ def home() -> Path:
 
 
 def data_folder() -> Path:
-    """Where fetched datasets are: `data` in the root, or $CLUSTERCAPS_DATA."""
+    """Folder of downloaded datasets: `data` in the root, or $CLUSTERCAPS_DATA."""
     chosen = os.environ.get("CLUSTERCAPS_DATA")
     return Path(chosen).expanduser() if chosen else home() / "data"
 
 
 def kernel_folder() -> Path:
-    """Where built kernels are: `kernels` in the root, or in $CLUSTERCAPS_CACHE."""
+    """Folder of built kernels: `kernels` in the root, or in $CLUSTERCAPS_CACHE."""
     chosen = os.environ.get("CLUSTERCAPS_CACHE")
     return (Path(chosen).expanduser() if chosen else home()) / "kernels"

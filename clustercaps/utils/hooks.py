@@ -1,4 +1,4 @@
-"""Whether a module may be bypassed: its parameters read and its forward method never called."""
+"""Whether a module may be bypassed: its parameters used without calling its forward method."""
 
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
@@ -6,11 +6,11 @@ from torch.nn.utils.parametrize import type_before_parametrizations
 
 
 def may_bypass(module: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether a call of `module` does what `kind.forward` does with its parameters, and no more.
+    """Whether calling `module` is equivalent to `kind.forward` with its parameters.
 
-    It does not if it is of a subclass, if its `forward` was replaced, or if a hook, its own or one
-    of all modules, waits for the call: capture hooks, `torch.nn.utils.prune`, the older forms of
-    `weight_norm` and `spectral_norm`. Parametrisations are fine, they act when a parameter is read.
+    It is not if the module is of a subclass, if its `forward` was replaced, or if a hook, local or
+    global, is registered for the call: capture hooks, `torch.nn.utils.prune`, the older versions of
+    `weight_norm` and `spectral_norm`. Parametrisations are fine: they act when a parameter is read.
     """
     known = type(module) is kind or type_before_parametrizations(module) is kind
     if not known or "forward" in module.__dict__:

@@ -1,4 +1,4 @@
-"""On what a number was made: machine, versions, commit."""
+"""The conditions of a measurement: machine, versions, commit."""
 
 import platform
 import subprocess
@@ -11,7 +11,7 @@ from clustercaps import __version__
 
 
 def machine() -> dict[str, Any]:
-    """What belongs beside every measured number."""
+    """The conditions to store with every measurement."""
     return {
         "machine": f"{processor()}, {torch.get_num_threads()} threads",
         "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
@@ -23,7 +23,7 @@ def machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The CPU's name, where the system tells it."""
+    """The name of the CPU, if the system reports it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

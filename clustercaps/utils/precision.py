@@ -1,4 +1,4 @@
-"""Full precision inside autocast, for sums and factorisations that half precision would spoil."""
+"""Full precision inside autocast, for sums and factorisations that need it."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Progress bars with the time left, on stderr; none where there is no terminal or no tqdm."""
+"""Progress bars on stderr; none if there is no terminal or no tqdm."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 
 
 class NoBar:
-    """Stands in for tqdm where it is not installed."""
+    """Replaces tqdm if it is not installed."""
 
     n = 0
 
@@ -20,17 +20,17 @@ class NoBar:
         pass
 
     def update(self, _: int) -> None:
-        """Show nothing."""
+        """Do nothing."""
 
     def reset(self) -> None:
-        """Show nothing, from the start."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Stop showing nothing."""
+        """Do nothing."""
 
 
 def progress(description: str, total: int, unit: str = "B") -> Any:
-    """Open a progress bar that stays away from work of less than two seconds."""
+    """Open a progress bar that appears only after two seconds."""
     try:
         tqdm = import_module("tqdm").tqdm
     except ImportError:
@@ -47,11 +47,11 @@ def progress(description: str, total: int, unit: str = "B") -> Any:
 
 
 def with_bar(items: Sequence[Item], what: str) -> Iterator[Item]:
-    """The items, with a bar and the time left if they take more than two seconds.
+    """Iterate over items with a progress bar that appears after two seconds.
 
     Args:
-        items: What is gone through.
-        what: Is being done.
+        items: The items.
+        what: Description of the bar.
     """
     with progress(what, len(items), "") as bar:
         for item in items:
@@ -60,14 +60,14 @@ def with_bar(items: Sequence[Item], what: str) -> Iterator[Item]:
 
 
 class StepBar:
-    """A bar with the time left, on stderr; a line for everything begun where that is a file."""
+    """A progress bar on stderr; if stderr is a file, one line per task instead."""
 
     def __init__(self, total: int) -> None:
         try:
             from tqdm import tqdm
         except ImportError as error:
             raise ImportError("bench needs tqdm: pip install 'clustercaps[train]'") from error
-        # Off, by None, where stderr is a file: it would fill with half-drawn bars.
+        # None disables the bar if stderr is a file.
         self._bar: Any = tqdm(
             total=total, leave=False, unit="turn", dynamic_ncols=True, disable=None
         )
@@ -79,15 +79,15 @@ class StepBar:
         self._bar.close()
 
     def say(self, text: str) -> None:
-        """What is being done."""
+        """Describe the current task."""
         self._bar.set_description(text)
         self.note(text)
 
     def note(self, text: str) -> None:
-        """Something for those who see no bar."""
+        """Print a line if there is no bar."""
         if self._bar.disable:
             print(text, file=sys.stderr, flush=True)
 
     def step(self, turns: int = 1) -> None:
-        """Some turns are over."""
+        """Advance the bar."""
         self._bar.update(turns)

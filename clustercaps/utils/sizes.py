@@ -1,4 +1,4 @@
-"""Sizes of maps, and the one formula for what a window of a given stride and padding leaves."""
+"""Sizes of images and feature maps."""
 
 from collections.abc import Sequence
 from typing import no_type_check
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clustercaps.utils.errors import at_least
 
-# One side length for both, or (height, width); a list is what JSON makes of a tuple.
+# One side length for both, or (height, width); JSON turns a tuple into a list.
 Size = int | tuple[int, int] | list[int]
 
 ImageBatch = Float[Tensor, "batch in_chans img_height img_width"]
@@ -23,29 +23,29 @@ def pair(size: Size) -> tuple[int, int]:
 
 
 def show_size(size: Size) -> str:
-    """(height, width) as people write it."""
+    """A size as text, such as "32x32"."""
     height, width = pair(size)
     return f"{height}x{width}"
 
 
-# Without annotations that the tests check: torch.compile may know the sides only as symbols.
+# Without runtime type checks: under torch.compile the sides may be symbolic.
 @no_type_check
 def windows_along(side: int, kernel_size: int, stride: int = 1, padding: int = 0) -> int:
-    """Positions of a window along one side; 0 or less if it does not fit."""
+    """Number of positions of a window along one side; 0 or less if it does not fit."""
     return (side + 2 * padding - kernel_size) // stride + 1
 
 
 def conv_size(
     in_size: Size, kernel_size: Size, stride: int = 1, padding: int = 0, layer: str = ""
 ) -> tuple[int, int]:
-    """Height and width of the maps that a convolution leaves; refuses to leave none.
+    """Height and width of the output of a convolution; raises an error if it is empty.
 
     Args:
-        in_size: Height and width of the maps below.
-        kernel_size: Of the convolution.
-        stride: Of the convolution.
-        padding: Zeros around the maps.
-        layer: What the error calls it.
+        in_size: Height and width of the input.
+        kernel_size: Kernel size of the convolution.
+        stride: Stride of the convolution.
+        padding: Zero padding on each side.
+        layer: Name of the layer in the error message.
     """
     height, width = (
         windows_along(side, kernel, stride, padding)
@@ -53,7 +53,7 @@ def conv_size(
     )
     if height < 1 or width < 1:
         raise ValueError(
-            f"maps of {show_size(in_size)} are too small for a {show_size(kernel_size)} "
+            f"feature maps of {show_size(in_size)} are too small for a {show_size(kernel_size)} "
             f"convolution{layer and f' ({layer})'}; use larger images (img_size), or smaller "
             "strides or kernels"
         )
@@ -63,7 +63,7 @@ def conv_size(
 def map_sizes(
     img_size: tuple[int, int], convs: Sequence[tuple[int, int, int]]
 ) -> list[tuple[int, int]]:
-    """Sizes of the image and of the maps after every convolution; refuses to leave none.
+    """Sizes of the image and of the feature maps after every convolution; none may be empty.
 
     Args:
         img_size: Height and width of the image.
@@ -74,16 +74,16 @@ def map_sizes(
         height, width = (windows_along(side, *conv) for side in sizes[-1])
         if height < 1 or width < 1:
             raise ValueError(
-                f"an image of {show_size(img_size)} is too small: the maps vanish at layer "
-                f"{number} of {len(convs)}, which gets {show_size(sizes[-1])}; the smallest image "
-                f"that works is {show_size(smallest_side(convs))}"
+                f"an image of {show_size(img_size)} is too small: the feature maps are empty after "
+                f"layer {number} of {len(convs)}, whose input is {show_size(sizes[-1])}; use at "
+                f"least {show_size(smallest_side(convs))}"
             )
         sizes.append((height, width))
     return sizes
 
 
 def smallest_side(convs: Sequence[tuple[int, int, int]]) -> int:
-    """The smallest image side for which the last map has at least one position."""
+    """The smallest image side for which the last feature map is not empty."""
     side = 1
     for kernel_size, stride, padding in reversed(convs):
         side = max(1, (side - 1) * stride + kernel_size - 2 * padding)

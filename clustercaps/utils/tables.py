@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their widest cell, two spaces apart; numbers to the right."""
+    """A table with columns two spaces apart; numbers are right-aligned."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     right = [
         all(row[i][:1].isdigit() or row[i] in ("", "-") for row in rows) for i in range(len(header))

@@ -5,9 +5,10 @@ from torch.autograd import forward_ad
 
 
 def plain_only() -> bool:
-    """Exported programs must run without this package; its shortcuts have no rule for torch.func.
+    """Whether custom operators must be avoided.
 
-    Nor have they one for forward-mode differentiation.
+    Exported programs must run without this package, and its operators have no rules for torch.func
+    or forward-mode differentiation.
     """
     return (
         torch.compiler.is_exporting()

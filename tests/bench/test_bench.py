@@ -80,7 +80,7 @@ def test_what_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     kept, notes = those_that_fit([(large, "reference"), (large, "cpu"), (CASE, "cpu")])
     assert kept == [(large, "cpu"), (CASE, "cpu")]
     assert len(notes) == 1
-    assert notes[0].startswith("reference on m4: left out, stored votes need about")
+    assert notes[0].startswith("reference on m4: skipped, stored votes need about")
 
 
 def test_images_are_gray_for_m1_and_coloured_otherwise() -> None:
@@ -96,7 +96,7 @@ def test_memory_holds_at_least_the_votes() -> None:
 
 
 def test_failed_measurement_of_memory_says_why() -> None:
-    with pytest.raises(OSError, match=r"on nothing ended with code 1: KeyError.*unknown model"):
+    with pytest.raises(OSError, match=r"on nothing failed with code 1: KeyError.*unknown model"):
         peak_extra_mb(Case("nothing", 1, 8, 2), "reference")
 
 

@@ -63,7 +63,7 @@ def test_wrong_fast_path_is_refused_in_one_line(
     assert said.out == ""
     begun, error = said.err.splitlines()
     assert begun.startswith("checking m1 on ")
-    assert error.startswith("clustercaps: error: cpu does not equal the reference on m1")
+    assert error.startswith("clustercaps: error: cpu does not match the reference on m1")
     assert not out.exists()
 
 

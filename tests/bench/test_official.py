@@ -12,7 +12,7 @@ def test_wrong_path_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixt
         main(["bench", "--quick", "--official", str(tmp_path), "--out", str(tmp_path / "x")]) == 2
     )
     err = capsys.readouterr().err
-    assert err.startswith("clustercaps: error: --official takes a checkout of the authors' code")
+    assert err.startswith("clustercaps: error: --official expects a checkout of the authors'")
     assert str(tmp_path) in err
     assert err.count("\n") == 1
 
@@ -21,13 +21,13 @@ def test_wrong_path_is_one_clear_line(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_other_code_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "capsule_network.py").write_text(content)
-    with pytest.raises(ValueError, match="is not the authors' network"):
+    with pytest.raises(ValueError, match="is not the authors' released network"):
         load_class(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("case", "message"),
-    [(Case("s1", 3, 32, 2), "M-variants only"), (Case("m1", 1, 30, 2), "that 4 divides")],
+    [(Case("s1", 3, 32, 2), "only the M-variants"), (Case("m1", 1, 30, 2), "divisible by 4")],
 )
 def test_cases_it_cannot_do_are_refused(case: Case, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message):

@@ -166,9 +166,9 @@ def test_copies_and_other_dtypes() -> None:
 
 
 def test_bad_settings_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"too small: .* layer 3 of 3, which gets 2x2; .* 17x17"):
+    with pytest.raises(ValueError, match=r"small: .* layer 3 of 3, whose input is 2x2; .* 17x17"):
         cc.create_model("em_small", img_size=16)
-    with pytest.raises(ValueError, match=r"layer 1 of 3, which gets 4x4"):
+    with pytest.raises(ValueError, match=r"layer 1 of 3, whose input is 4x4"):
         cc.create_model("em_small", img_size=4)
     with pytest.raises(ValueError, match=r"three numbers, got \[8, 16\]"):
         cc.create_model("em_small", types=[8, 16])

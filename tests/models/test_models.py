@@ -140,7 +140,7 @@ def test_class_capsules_sizes(size: int) -> None:
 
 
 def test_a_vanishing_map_names_layer_and_smallest_size() -> None:
-    with pytest.raises(ValueError, match=r"layer 5 of 5, which gets 2x2.*works is 25x25"):
+    with pytest.raises(ValueError, match=r"layer 5 of 5, whose input is 2x2.*least 25x25"):
         build("class_capsules", img_size=24)
     with pytest.raises(ValueError, match="25 to 32"):
         build("class_capsules", img_size=33)

@@ -13,5 +13,5 @@ def test_named_devices() -> None:
     assert pick_device("cpu") == torch.device("cpu")
     # Tensors without values are of no use to those who ask.
     for name in ("cuda:99", "nonsense", "", "meta"):
-        with pytest.raises(ValueError, match=f"device '{name}' cannot be used here; .*: cpu"):
+        with pytest.raises(ValueError, match=f"device '{name}' is not available; .*: cpu"):
             pick_device(name)

@@ -28,6 +28,6 @@ def test_the_smallest_side_is_the_smallest(convs: list[tuple[int, int, int]]) ->
     side = smallest_side(convs)
     assert min(map_sizes((side, side), convs)[-1]) >= 1
     if side > 1:
-        message = rf"too small: .* layer . of {len(convs)}, .* works is {side}x{side}"
+        message = rf"too small: .* layer . of {len(convs)}, .* at least {side}x{side}"
         with pytest.raises(ValueError, match=message):
             map_sizes((side - 1, side), convs)

@@ -152,8 +152,7 @@ def read_maps(
     if not isinstance(model, CapsNet):
         features: Tensor = model.forward_features(images)
         return features.flatten(1, -3)
-    primary = model.primary
-    channels = primary.conv(model.conv(images).relu())
+    primary, channels = model.primary, model.primary_channels(images)
     capsules = primary.cut(channels)
     places: Tensor = capsules.unflatten(1, (primary.types, *channels.shape[-2:]))
     return places.permute(0, 1, 4, 2, 3).flatten(1, 2)

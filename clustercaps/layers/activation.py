@@ -46,8 +46,8 @@ class CapsuleActivation(nn.Module):
         at_least("dim", dim, 1)
         self.weight = nn.Parameter(torch.empty(types, dim, dim))
         self.bias = nn.Parameter(torch.zeros(types, dim))
-        # Glorot's bound for dim numbers in and out.
-        bound = (3 / dim) ** 0.5
+        # Glorot's bound, the matrices of all types being one convolution, as in the released code.
+        bound = (6 / (dim + types * dim)) ** 0.5
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, capsules: Capsules, residual: Capsules | None = None) -> Capsules:

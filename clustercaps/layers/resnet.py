@@ -75,9 +75,6 @@ class ResNetFront(nn.Module):
                 chans = out_chans
         self.blocks = nn.Sequential(*blocks)
         self.out_chans, self.halvings = chans, len(stages) - 1
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight)
 
     def out_size(self, img_size: tuple[int, int]) -> tuple[int, int]:
         """Height and width of the last maps: halved, rounding up; no image is too small."""

@@ -74,6 +74,7 @@ class Preset:
         summary: What it is, in a few words.
         settings: Arguments of the class that differ from its defaults.
         recipe: How its own paper trains it; None for the networks of cluster routing's paper.
+        recipes: Likewise on datasets where its paper does it differently.
         reconstruction: Whether it is our reading of a system whose paper or code leaves parts
             open; no published number is claimed for it.
         paper: Authors, title, venue and year of the publication that introduced it.
@@ -94,6 +95,7 @@ class Preset:
     img_size: int = field(kw_only=True)
     data: tuple[str, ...] = field(kw_only=True)
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    recipes: Mapping[str, Recipe] = field(default_factory=dict, kw_only=True)
 
     def size_for(self, data: str) -> int:
         """Height and width of the images of a dataset, as published if it was published on it."""
@@ -109,8 +111,8 @@ class Preset:
         """What `train` takes if no recipe is named."""
         return "fast" if self.recipe is None else "paper"
 
-    def get_recipe(self, name: str) -> Recipe:
-        """A recipe by name.
+    def get_recipe(self, name: str, data: str = "") -> Recipe:
+        """A recipe by name, for a dataset.
 
         "paper" is what the paper that introduced the network did. For networks of other papers,
         "fast" is the same with few epochs, and there is no "strong".
@@ -127,7 +129,8 @@ class Preset:
                 "recipe 'strong' was made for cluster routing's own networks; this one has 'paper' "
                 "and 'fast'"
             )
-        return {**self.recipe, **({"epochs": FAST_EPOCHS} if name == "fast" else {})}
+        own = self.recipes.get(data, self.recipe)
+        return {**own, **({"epochs": FAST_EPOCHS} if name == "fast" else {})}
 
 
 FAST_EPOCHS = CLUSTER_ROUTING["fast"]["epochs"]

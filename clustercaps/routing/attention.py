@@ -52,8 +52,8 @@ class AttentionRouting(Routing):
     def __init__(self, children: int, parents: int, dim: int) -> None:
         super().__init__(children, parents, dim)
         self.weight = nn.Parameter(torch.empty(parents, dim, children, children))
-        # Glorot's bound for children * dim numbers in, and as many out.
-        bound = math.sqrt(3 / (children * dim))
+        # Glorot's bound, the scores of all parents being one convolution, as in the released code.
+        bound = math.sqrt(6 / (children * dim * (1 + parents)))
         nn.init.uniform_(self.weight, -bound, bound)
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:

@@ -1,7 +1,7 @@
 """Batches of each step and process; the global batches do not depend on the number of processes."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -144,6 +144,13 @@ def streaming_loader(
 ) -> DataLoader[tuple[Tensor, int]]:
     """Read the given images, batch by batch, in worker processes."""
     return DataLoader(source, batch_sampler=parts, num_workers=workers)
+
+
+def training_preparation(settings: TrainSettings) -> Augment | Prepare:
+    """How training images are prepared: augmented, unless the settings leave that out."""
+    if not settings.augment:
+        return data.test_transform(settings.data, size=settings.side)
+    return replace(data.train_transform(settings.data, size=settings.side), erase=settings.erase)
 
 
 def open_split(

@@ -4,7 +4,6 @@ import contextlib
 import math
 import signal
 import time
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,13 +13,20 @@ from torch import nn
 from tqdm import tqdm
 
 from clustercaps import data
-from clustercaps.data import Augment, FolderImages, Images, Prepare
+from clustercaps.data import FolderImages, Images
 from clustercaps.models import create_model
 from clustercaps.models.registry import most_children
-from clustercaps.training.batches import Batch, Load, Share, TrainBatches, open_split
+from clustercaps.training.batches import (
+    Batch,
+    Load,
+    Share,
+    TrainBatches,
+    open_split,
+    training_preparation,
+)
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.run_folder import RunFolder
-from clustercaps.training.schedule import learning_rate
+from clustercaps.training.schedule import set_rates
 from clustercaps.training.scoring import Score, score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.training.signals import Stopped, StopSignals
@@ -94,9 +100,9 @@ class Trainer:
         with self._bar() as bar:
             for parts in self.batches.epoch(progress.epoch, progress.step):
                 through = progress.step / len(self.batches)
-                rate = learning_rate(self.settings, progress.epoch, through)
-                for group in self.state.optimizer.param_groups:
-                    group["lr"] = rate * group.get("lr_scale", 1.0)
+                rate = set_rates(
+                    self.state.optimizer, self.settings, progress.epoch, through, progress.steps
+                )
                 finite = self._step(parts)
                 now = time.monotonic()
                 progress.seconds += now - then
@@ -265,13 +271,6 @@ class Trainer:
             f"{rate:.0f} images/s, loss {progress.loss / progress.seen:.3f}, "
             f"error {100 * progress.errors / progress.seen:.1f} %"
         )
-
-
-def training_preparation(settings: TrainSettings) -> Augment | Prepare:
-    """Augmentation of the training images, or plain preprocessing without `augment`."""
-    if not settings.augment:
-        return data.test_transform(settings.data, size=settings.side)
-    return replace(data.train_transform(settings.data, size=settings.side), erase=settings.erase)
 
 
 def network_settings(settings: TrainSettings, images: Images | FolderImages) -> dict[str, Any]:

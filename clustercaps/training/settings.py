@@ -41,15 +41,28 @@ class TrainSettings:
     )
     adamw_lr: float = setting("muon: peak learning rate of the AdamW parameters", 2e-3)
     schedule: str = setting(
-        "step: multiply by lr_decay at each of the drops; cosine or linear: decay to 0; "
+        "step: multiply by lr_decay at each of the drops; cosine or linear: decay to lr_floor; "
         "exponential: decay smoothly by lr_decay every decay_epochs; constant",
         "step",
     )
     lr_decay: float = setting("decay factor of the step and exponential schedules", 0.1)
     drops: str = setting("step: fractions of the run at which the rate drops", "1/3,2/3")
     decay_epochs: float = setting("exponential: epochs per factor of lr_decay", 1.0)
-    lr_floor: float = setting("exponential: minimum learning rate", 0.0)
-    warmup_epochs: float = setting("epochs of linear warm-up from 0", 0.0)
+    lr_floor: float = setting(
+        "minimum learning rate: of exponential, at the start of warm-up, and at the end of cosine "
+        "and linear",
+        0.0,
+    )
+    step_decay: float = setting(
+        "divide the scheduled rate by 1 + step_decay x steps, as in Keras", 0.0
+    )
+    warmup_epochs: float = setting("epochs of linear warm-up from lr_floor", 0.0)
+    warmup_fraction: float = setting("warm-up as a fraction of the run, not in epochs", 0.0)
+    beta1_low: float = setting(
+        "adam, adamw, radam: beta1 at the peak learning rate; beta1 moves from 0.9 to this value "
+        "and back as the rate rises and falls; 0 for a constant 0.9",
+        0.0,
+    )
     momentum: float = setting("momentum of sgd and muon", 0.0)
     nesterov: bool = setting("use Nesterov momentum", False)
     weight_decay: float = setting("L2 penalty on all parameters; decoupled in adamw and muon", 5e-4)
@@ -97,11 +110,12 @@ class TrainSettings:
             at_least(name, getattr(self, name), 1)
         for name in ("limit", "epoch_images", "test_limit", "img_size", "seed"):
             at_least(name, getattr(self, name), 0)
-        rates = ("lr", "adamw_lr", "lr_floor", "weight_decay")
+        rates = ("lr", "adamw_lr", "lr_floor", "weight_decay", "step_decay")
         for name in (*rates, "clip_norm", "warmup_epochs", "momentum"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        for name in ("momentum", "label_smoothing", "average", "erase"):
+        shares = ("momentum", "label_smoothing", "average", "erase", "warmup_fraction", "beta1_low")
+        for name in shares:
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         choices = {
@@ -134,6 +148,17 @@ class TrainSettings:
             )
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs momentum > 0; set momentum=0.9 or remove nesterov")
+        if self.beta1_low and self.optimizer not in ("adam", "adamw", "radam"):
+            raise ValueError(
+                f"beta1_low is not supported by {self.optimizer}; remove it, or use adam, adamw or "
+                "radam"
+            )
+        if self.beta1_low and self.lr <= self.lr_floor:
+            raise ValueError(
+                f"beta1_low needs lr above lr_floor, got {self.lr} and {self.lr_floor}"
+            )
+        if self.warmup_epochs and self.warmup_fraction:
+            raise ValueError("warmup_epochs and warmup_fraction exclude each other; remove one")
         if self.warmup_epochs >= self.epochs:
             raise ValueError(
                 f"warmup_epochs ({self.warmup_epochs}) must be less than epochs ({self.epochs})"
@@ -162,6 +187,11 @@ class TrainSettings:
                 raise ValueError(f"{name} is determined by the dataset; remove it")
 
     @property
+    def warmup(self) -> float:
+        """Epochs in which the learning rate rises."""
+        return self.warmup_epochs or self.warmup_fraction * self.epochs
+
+    @property
     def usual_side(self) -> int:
         """The side that `img_size=0` means."""
         from clustercaps.data.catalogue import is_streamed
@@ -185,7 +215,7 @@ def resolve(model: str, data: str, recipe: str | None = None, **overrides: Any) 
 
     preset = get_preset(model)
     recipe = recipe or preset.default_recipe
-    start = preset.get_recipe(recipe)
+    start = preset.get_recipe(recipe, published_name(data))
     known = [f.name for f in dataclasses.fields(TrainSettings)]
     for name in overrides:
         if name not in known:
@@ -223,10 +253,19 @@ def check_drops(text: str) -> None:
         raise ValueError(f'drops must be fractions of the run such as "1/3,2/3", got {text!r}')
 
 
+# Network settings of runs from before step_decay existed, where the same name now builds another
+# network.
+MEANT_BEFORE: dict[str, dict[str, Any]] = {"capsnet_cifar10": {"same_padding": True}}
+
+
 def from_json(text: str, source: str) -> TrainSettings:
     """Settings from JSON text; `source` names it in errors."""
     try:
-        return TrainSettings(**json.loads(text))
+        stored = json.loads(text)
+        if "step_decay" not in stored:
+            meant = MEANT_BEFORE.get(stored["model"], {})
+            stored["model_settings"] = {**meant, **stored.get("model_settings", {})}
+        return TrainSettings(**stored)
     except (TypeError, ValueError, KeyError) as error:
         raise ValueError(f"{source} does not contain valid run settings: {error}") from error
 

@@ -35,6 +35,16 @@ def windows_along(side: int, kernel_size: int, stride: int = 1, padding: int = 0
     return (side + 2 * padding - kernel_size) // stride + 1
 
 
+def same_margins(side: int, kernel_size: int, stride: int = 1) -> tuple[int, int]:
+    """Zeros before and after a side so that ceil(side / stride) windows fit.
+
+    What is uneven goes after it: for windows of 3, stride 2 and even sides one after it and none
+    before, where a padding of 1 would read other pixels.
+    """
+    total = max((-(-side // stride) - 1) * stride + kernel_size - side, 0)
+    return total // 2, total - total // 2
+
+
 def conv_size(
     in_size: Size, kernel_size: Size, stride: int = 1, padding: int = 0, layer: str = ""
 ) -> tuple[int, int]:

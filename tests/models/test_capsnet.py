@@ -90,3 +90,28 @@ def test_presets_differ_in_routing() -> None:
     assert cc.create_model("nair", **TINY).routing.iterations == 3
     coupling = cc.create_model("capsnet_cifar10", **TINY).route(torch.rand(1, 3, 24, 24)).coupling
     assert (coupling.sum(2) < 1).all()
+
+
+@torch.no_grad()
+def test_uneven_padding_reads_the_pixels_that_tensorflow_reads() -> None:
+    """SAME with windows of 9 and stride 2 puts 3 zeros before 24 rows and 4 after them."""
+    settings = {"img_size": 24, "in_chans": 1, "width": 1, "types": 1, "primary_dim": 1}
+    model = cc.create_model("capsnet_cifar10", **settings)
+    model.conv.weight.zero_()[0, 0, 4, 4] = 1.0
+    model.primary.conv.weight.fill_(1.0)
+    model.conv.bias.zero_()
+    model.primary.conv.bias.zero_()
+    channels = model.primary_channels(torch.ones(1, 1, 24, 24))
+    assert channels.shape == (1, 1, 12, 12)
+    # Windows start at -3, -1, 1, ..., 19: how many of their rows are inside the image.
+    inside = [min(24, start + 9) - max(0, start) for start in range(-3, 21, 2)]
+    assert inside == [6, 8, 9, 9, 9, 9, 9, 9, 9, 9, 7, 5]
+    torch.testing.assert_close(channels[0, 0, :, 5], 9.0 * torch.tensor(inside).float())
+    assert model.votes.weight.shape[0] == 144
+    # As before: an even frame, whose windows start at -4.
+    even = cc.create_model("capsnet_cifar10", **settings, same_padding=True)
+    even.load_state_dict(model.state_dict())
+    shifted = even.primary_channels(torch.ones(1, 1, 24, 24))
+    assert shifted[0, 0, 0, 5] == 9 * 5
+    with pytest.raises(KeyError, match="unknown same_padding 'odd'"):
+        cc.create_model("capsnet", same_padding="odd")

@@ -15,29 +15,16 @@ import math
 
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from clustercaps.layers.activation import CapsuleActivation
 from clustercaps.layers.decoders import FullyConnectedDecoder
+from clustercaps.layers.padding import pad_same
 from clustercaps.models.base import ClassCapsules, LengthClassifier
 from clustercaps.models.preset import Preset, Recipe
 from clustercaps.routing import create_routing
 from clustercaps.routing.squash import length
 from clustercaps.utils.errors import at_least
 from clustercaps.utils.sizes import ImageBatch, Size
-
-
-def pad_same(maps: Tensor, kernel_size: int, stride: int) -> Tensor:
-    """Zeros around maps so that a convolution leaves ceil(side / stride).
-
-    What is uneven goes below and to the right: for windows of 3, stride 2 and even sides, one row
-    below and none above, where `padding=1` would read other pixels.
-    """
-    pads = []
-    for side in (maps.shape[-1], maps.shape[-2]):
-        total = max((math.ceil(side / stride) - 1) * stride + kernel_size - side, 0)
-        pads += [total // 2, total - total // 2]
-    return F.pad(maps, pads)
 
 
 class AttentionCapsules2d(nn.Module):
@@ -157,6 +144,8 @@ class ARCapsNet(LengthClassifier):
         for conv in (self.stem[0], self.stem[3], self.primary):
             assert isinstance(conv, nn.Conv2d)
             nn.init.xavier_uniform_(conv.weight)
+            assert conv.bias is not None
+            nn.init.zeros_(conv.bias)
 
     def forward_features(self, images: ImageBatch) -> ClassCapsules:
         """Images to one capsule per class."""
@@ -182,13 +171,14 @@ def _convolution(in_chans: int, chans: int) -> tuple[nn.Module, ...]:
 
 
 # Choi et al. 2019, from the authors' code. Its rate falls to half once epoch 50 is over, so runs of
-# 20 epochs never see it fall; a decay of 1e-4 per step, which its optimiser adds, is left out.
+# 20 epochs never see it fall; beside that, its optimiser divides it by 1 + 1e-4 steps.
 RECIPE: Recipe = {
     "epochs": 20,
     "batch_size": 100,
     "optimizer": "rmsprop",
     "lr": 1e-3,
     "schedule": "constant",
+    "step_decay": 1e-4,
     "weight_decay": 0.0,
     "augment": False,
 }

@@ -5,17 +5,21 @@ primary capsules, one capsule per class whose length is the score of the class, 
 draws the image from the capsule of its class. With the defaults it is the network for MNIST.
 """
 
+import math
 from typing import Any
 
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from clustercaps.layers.decoders import FullyConnectedDecoder
+from clustercaps.layers.padding import pad_same
 from clustercaps.layers.primary import PrimaryCapsules
 from clustercaps.layers.votes import VectorVotes
 from clustercaps.models.base import ClassCapsules, LengthClassifier
 from clustercaps.models.preset import Preset, Recipe
 from clustercaps.routing import Routed, create_routing
-from clustercaps.utils.sizes import ImageBatch, Size, conv_size
+from clustercaps.utils.errors import unknown
+from clustercaps.utils.sizes import ImageBatch, Size, conv_size, same_margins
 
 
 class CapsNet(LengthClassifier):
@@ -30,7 +34,9 @@ class CapsNet(LengthClassifier):
         primary_dim: Numbers in a primary capsule.
         dim: Numbers in a class capsule.
         kernel_size: Side of both convolutions' windows.
-        same_padding: Pad the convolutions so that only the stride shrinks the maps.
+        same_padding: Pad the convolutions so that only the stride shrinks the maps: True for
+            `kernel_size` // 2 zeros on every side, "uneven" for one less above and to the left
+            where a stride of 2 leaves it over, as TensorFlow does.
         routing: A name from `clustercaps.list_routings()` whose capsules have lengths.
         routing_options: Arguments of that routing, such as `{"iterations": 1}`.
         vote_std: Deviation of the first vote matrices.
@@ -48,7 +54,7 @@ class CapsNet(LengthClassifier):
         primary_dim: int = 8,
         dim: int = 16,
         kernel_size: int = 9,
-        same_padding: bool = False,
+        same_padding: bool | str = False,
         routing: str = "dynamic",
         routing_options: dict[str, Any] | None = None,
         vote_std: float = 0.1,
@@ -56,12 +62,18 @@ class CapsNet(LengthClassifier):
         reconstruction: float = 0.0005,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size, reconstruction)
+        if same_padding not in (False, True, "uneven"):
+            raise KeyError(unknown("same_padding", str(same_padding), ("False", "True", "uneven")))
+        self.uneven = same_padding == "uneven"
         padding = kernel_size // 2 if same_padding else 0
         self.conv = nn.Conv2d(in_chans, width, kernel_size, padding=padding)
-        self.primary = PrimaryCapsules(width, types, primary_dim, kernel_size, 2, padding)
-        children = self.primary.count(
-            conv_size(self.img_size, kernel_size, 1, padding, "first convolution")
-        )
+        own = 0 if self.uneven else padding
+        self.primary = PrimaryCapsules(width, types, primary_dim, kernel_size, 2, own)
+        size = conv_size(self.img_size, kernel_size, 1, padding, "first convolution")
+        if self.uneven:
+            height, breadth = (side + sum(same_margins(side, kernel_size, 2)) for side in size)
+            size = height, breadth
+        children = self.primary.count(size)
         self.votes = VectorVotes(children, primary_dim, num_classes, dim, vote_std)
         self.routing = create_routing(routing, children, num_classes, dim, **routing_options or {})
         self.decoder = (
@@ -74,24 +86,43 @@ class CapsNet(LengthClassifier):
 
     def route(self, images: ImageBatch) -> Routed:
         """Images to class capsules with the coupling of every primary capsule to them."""
-        self.check_images(images)
-        children = self.primary(self.conv(images).relu())
+        children = self.primary.cut(self.primary_channels(images))
         return self.routing(self.votes(children))
 
+    def primary_channels(
+        self, images: ImageBatch
+    ) -> Float[Tensor, "batch channels map_height map_width"]:
+        """Images to the channels that the primary capsules are cut from."""
+        self.check_images(images)
+        maps = self.conv(images).relu()
+        if self.uneven:
+            maps = pad_same(maps, self.primary.conv.kernel_size[0], 2)
+        return self.primary.conv(maps)
 
-# Sabour et al. 2017, from the authors' code: 0.96 every 2,000 steps of 128 images is every 4.27
-# epochs of MNIST; 300,000 steps are 640 epochs.
-RECIPE: Recipe = {
-    "epochs": 640,
-    "batch_size": 128,
-    "optimizer": "adam",
-    "lr": 1e-3,
-    "schedule": "exponential",
-    "lr_decay": 0.96,
-    "decay_epochs": 4.27,
-    "lr_floor": 1e-6,
-    "weight_decay": 0.0,
-}
+
+BATCH = 128
+
+
+def recipe(images: int, steps: int = 300_000) -> Recipe:
+    """The recipe of Sabour et al. 2017, from the authors' code, for that many training images.
+
+    The rate falls by 0.96 every 2,000 steps, which is a number of epochs that depends on the data.
+    """
+    an_epoch = math.ceil(images / BATCH)
+    return {
+        "epochs": round(steps / an_epoch),
+        "batch_size": BATCH,
+        "optimizer": "adam",
+        "lr": 1e-3,
+        "schedule": "exponential",
+        "lr_decay": 0.96,
+        "decay_epochs": round(2000 / an_epoch, 4),
+        "lr_floor": 1e-6,
+        "weight_decay": 0.0,
+    }
+
+
+RECIPE = recipe(60_000)
 
 PAPER = 'Sabour, Frosst and Hinton, "Dynamic routing between capsules", NeurIPS 2017'
 CHOICES = (
@@ -115,11 +146,11 @@ PRESETS = {
         {
             "in_chans": 3,
             "types": 64,
-            "same_padding": True,
+            "same_padding": "uneven",
             "routing_options": {"leaky": True, "bias": True},
             "decoder": False,
         },
-        recipe=RECIPE,
+        recipe=recipe(50_000, steps=600_000),
         paper=PAPER,
         choices=CHOICES + " The paper averages seven networks; this is one.",
         img_size=24,
@@ -129,7 +160,7 @@ PRESETS = {
         CapsNet,
         "dynamic routing, smallNORB form",
         {"num_classes": 5, "in_chans": 2},
-        recipe=RECIPE,
+        recipe=recipe(24_300),
         paper=PAPER,
         choices=CHOICES,
         img_size=32,
@@ -146,7 +177,7 @@ PRESETS = {
             "dim": 8,
             "decoder": False,
         },
-        recipe=RECIPE,
+        recipe=recipe(73_257),
         paper=PAPER,
         choices=CHOICES
         + (

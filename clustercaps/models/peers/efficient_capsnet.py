@@ -95,7 +95,7 @@ class EfficientCapsNet(LengthClassifier):
                 f"{show_size(window)} with stride {primary_stride} do not leave 1x1; leave out "
                 "primary_kernel to have it inferred"
             )
-        self.primary = he_conv(chans, chans, window, primary_stride, groups=chans)
+        self.primary = depthwise(chans, window, primary_stride)
         self.primary_dim = primary_dim
         children = chans // primary_dim
         # Keras counts every axis but the last as numbers that come in.
@@ -133,13 +133,24 @@ class EfficientCapsNet(LengthClassifier):
         return self.routing(self.votes(children))
 
 
-def he_conv(
-    in_chans: int, chans: int, kernel_size: tuple[int, int], stride: int, groups: int = 1
-) -> nn.Conv2d:
+def he_conv(in_chans: int, chans: int, kernel_size: tuple[int, int], stride: int) -> nn.Conv2d:
     """A convolution without padding, with He's start from a truncated normal distribution."""
-    conv = nn.Conv2d(in_chans, chans, kernel_size, stride, groups=groups)
-    std = he_std(in_chans // groups * kernel_size[0] * kernel_size[1])
+    conv = nn.Conv2d(in_chans, chans, kernel_size, stride)
+    std = he_std(in_chans * kernel_size[0] * kernel_size[1])
     nn.init.trunc_normal_(conv.weight, std=std, a=-2 * std, b=2 * std)
+    assert isinstance(conv.bias, Tensor)
+    nn.init.zeros_(conv.bias)
+    return conv
+
+
+def depthwise(chans: int, kernel_size: tuple[int, int], stride: int) -> nn.Conv2d:
+    """One window per channel, with Glorot's start.
+
+    Keras counts the numbers that come into one channel, and those that go out of all channels.
+    """
+    conv = nn.Conv2d(chans, chans, kernel_size, stride, groups=chans)
+    bound = math.sqrt(6 / (kernel_size[0] * kernel_size[1] * (1 + chans)))
+    nn.init.uniform_(conv.weight, -bound, bound)
     assert isinstance(conv.bias, Tensor)
     nn.init.zeros_(conv.bias)
     return conv

@@ -35,8 +35,10 @@ class EMCapsNet(MatrixCapsNet):
         smoothing: Share of the former mean in the new one; 0.1 in the authors' code.
         vote_std: Deviation of the first vote matrices of the convolutional layers.
         class_std: Deviation of the first vote matrices of the class capsules.
-        class_threshold: First activation logit of a class capsule that explains nothing.
+        class_threshold: First activation logit of a class capsule that explains nothing, at the
+            final inverse temperature: lambda times beta_a.
         margin_pace: Steps that the rise of the margin is measured in; it is over after 8.
+        threshold: As `class_threshold`, of the capsules of the convolutional layers.
     """
 
     def __init__(
@@ -58,11 +60,17 @@ class EMCapsNet(MatrixCapsNet):
         coordinate_indices: Sequence[int] | None = None,
         margin_pace: float = 5e4,
         checkpoint: bool = False,
+        threshold: float = -25.0,
     ) -> None:
         shared = {"iterations": iterations, "smoothing": smoothing}
         design = MatrixDesign(
             "em",
-            routing_options={**shared, "final_lambda": final_lambda, "beta_u": UNIT_COST / 2},
+            routing_options={
+                **shared,
+                "final_lambda": final_lambda,
+                "beta_u": UNIT_COST / 2,
+                "beta_a": threshold / final_lambda,
+            },
             class_options={
                 **shared,
                 "final_lambda": class_lambda,

@@ -100,7 +100,12 @@ class HeinsenNet(ImageClassifier):
         layers: list[nn.Module] = []
         for number, stride in enumerate(strides, 1):
             size = conv_size(size, 3, stride, layer=f"convolution {number} of {len(strides)}")
-            layers += [nn.BatchNorm2d(chans), nn.Conv2d(chans, width, 3, stride), nn.SiLU()]
+            conv = nn.Conv2d(chans, width, 3, stride)
+            # As in the author's code; its 1x1 convolutions below start as PyTorch has them.
+            nn.init.kaiming_normal_(conv.weight)
+            assert conv.bias is not None
+            nn.init.zeros_(conv.bias)
+            layers += [nn.BatchNorm2d(chans), conv, nn.SiLU()]
             chans = width
         self.layers = nn.Sequential(*layers)
         self.score = nn.Sequential(nn.BatchNorm2d(chans), nn.Conv2d(chans, types, 1))
@@ -152,16 +157,17 @@ class HeinsenNet(ImageClassifier):
         self.classes.to(device=like.device, dtype=like.dtype)
 
 
-# Heinsen 2019, from the author's notebook, without its mixing of pairs of images (mixup). Its rate
-# rises and falls in one cycle; our cosine after five epochs of warm-up stands in for it, and no
-# weight decay is our choice.
+# Heinsen 2019, from the author's notebook, without its mixing of pairs of images (mixup): one
+# cycle, in which beta1 falls to nine tenths while the rate rises in the first tenth of the run.
 RECIPE: Recipe = {
     "epochs": 50,
     "batch_size": 20,
     "optimizer": "radam",
     "lr": 5e-4,
     "schedule": "cosine",
-    "warmup_epochs": 5.0,
+    "lr_floor": 1e-5,
+    "warmup_fraction": 0.1,
+    "beta1_low": 0.81,
     "weight_decay": 0.0,
 }
 

@@ -131,6 +131,10 @@ class SelfRoutingNet(ImageClassifier):
         self.pose = nn.Sequential(
             nn.Conv2d(chans, types * dim, 3, padding=1, bias=False), nn.BatchNorm2d(types * dim)
         )
+        # As in the authors' code, for all convolutions.
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_uniform_(module.weight)
         self.capsules = nn.ModuleList(
             SelfRoutingCapsules2d(types, types, dim, stride) for stride in strides
         )
@@ -170,8 +174,7 @@ class SelfRoutingNet(ImageClassifier):
         self.classes.to(device=like.device, dtype=like.dtype)
 
 
-# Hahn et al. 2019, from the authors' code, for CIFAR-10; 200 epochs for SVHN. When the rate falls
-# is our choice.
+# Hahn et al. 2019, from the authors' code, for CIFAR-10.
 RECIPE: Recipe = {
     "epochs": 350,
     "batch_size": 64,
@@ -184,8 +187,9 @@ RECIPE: Recipe = {
     "weight_decay": 1e-4,
 }
 
+SVHN_RECIPE: Recipe = {**RECIPE, "epochs": 200, "drops": "100/200,150/200"}
+
 PAPER = 'Hahn, Pyeon and Kim, "Self-routing capsule networks", NeurIPS 2019'
-CHOICES = "When the learning rate drops is our choice."
 
 PRESETS = {
     "self_routing_1": Preset(
@@ -193,9 +197,9 @@ PRESETS = {
         "self-routing (Hahn 2019) after a ResNet-20, class layer only",
         recipe=RECIPE,
         paper=PAPER,
-        choices=CHOICES,
         img_size=32,
         data=("cifar10", "svhn"),
+        recipes={"svhn": SVHN_RECIPE},
     ),
     "self_routing_2": Preset(
         SelfRoutingNet,
@@ -203,8 +207,8 @@ PRESETS = {
         {"strides": [2]},
         recipe=RECIPE,
         paper=PAPER,
-        choices=CHOICES,
         img_size=32,
         data=("cifar10", "svhn"),
+        recipes={"svhn": SVHN_RECIPE},
     ),
 }

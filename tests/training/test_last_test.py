@@ -8,7 +8,7 @@ import torch
 
 from clustercaps import data
 from clustercaps.cli import main
-from clustercaps.experiments.viewpoints import few
+from clustercaps.experiments.harness.following import few
 from clustercaps.training import (
     RunFolder,
     Score,

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 from clustercaps.data import FolderImages
-from clustercaps.experiments.viewpoints import few
+from clustercaps.experiments.harness.following import few
 from clustercaps.training import train
 from clustercaps.training.batches import open_split
 from clustercaps.training.loop import Trainer

@@ -3,9 +3,10 @@
 The layers are those of `matrix_capsules`. The class with the most active capsule is the prediction,
 and the spread loss asks it to lead all others by a margin that grows over the run.
 
-First weights, deviations and inverse temperatures follow the authors' code: about half of the
-capsules are active at the start. Its lambda is written here for the paper's cost, which has a
-factor 1/2 that the code leaves out.
+Initial weights, biases and inverse temperatures follow the released code. Its lambda is written
+here for the paper's cost, which has a factor 1/2 that the code leaves out. With its biases about 3
+in 100 capsules of the convolutional layers are active at the start; `threshold=0` starts with half
+of them, which learns sooner.
 """
 
 import math

@@ -193,6 +193,11 @@ CIFAR10_RECIPE: Recipe = {
 
 PAPER = 'Choi, Seo, Im and Kang, "Attention routing between capsules", ICCV workshops 2019'
 
+MIXED = (
+    "In the released code every class capsule mixes numbers of all ten parents; here parents stay "
+    "apart, as in the paper."
+)
+
 PRESETS = {
     "ar_capsnet": Preset(
         ARCapsNet,
@@ -201,8 +206,7 @@ PRESETS = {
         paper=PAPER,
         choices=(
             "Published counts include 256 running statistics of batch norm, which are not "
-            "learnable parameters. The decay of 1e-4 per step in the optimizer of the released "
-            "code is left out."
+            f"learnable parameters. {MIXED}"
         ),
         img_size=28,
         data=("mnist",),
@@ -215,8 +219,7 @@ PRESETS = {
         paper=PAPER,
         choices=(
             "The released command asks for four capsule layers, but the code has branches for "
-            "three; the fourth is one more layer like the third. The decay of 1e-4 per step in "
-            "the optimizer of the released code is left out."
+            f"three; the fourth is one more layer like the third. {MIXED}"
         ),
         img_size=32,
         data=("cifar10",),

@@ -127,7 +127,8 @@ PRESETS = {
         paper=PAPER,
         choices=(
             "The decoder reconstructs one colour channel, as in the released code, which does not "
-            "say which: here it is the first. The number of epochs is our choice."
+            "say which: here it is the first. The standard deviation of the initial vote "
+            "matrices is our choice."
         ),
         img_size=32,
         data=("cifar10",),

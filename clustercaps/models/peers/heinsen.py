@@ -179,11 +179,7 @@ PRESETS = {
         "Heinsen's routing (2019), smallNORB form",
         recipe=RECIPE,
         paper=PAPER,
-        choices=(
-            "A cosine schedule after five epochs of warm-up stands in for the one-cycle schedule "
-            "of the released notebook, and its mixup of images is left out; no weight decay is "
-            "our choice."
-        ),
+        choices="The mixup of images in the released notebook is left out.",
         img_size=96,
         data=("smallnorb",),
     )

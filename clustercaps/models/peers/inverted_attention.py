@@ -150,6 +150,11 @@ PAPER = (
     'routing", ICLR 2020'
 )
 
+TWICE = (
+    "Two iterations are those of the authors' command for CIFAR-10 and of their best result; the "
+    "default of their script is one."
+)
+
 PRESETS = {
     "inverted_attention": Preset(
         InvertedAttentionNet,
@@ -159,7 +164,7 @@ PRESETS = {
         paper=PAPER,
         choices=(
             "The released code has no settings for the small network of 560K parameters; its "
-            "width is inferred from that count."
+            f"width is inferred from that count. {TWICE}"
         ),
         img_size=32,
         data=("cifar10",),
@@ -172,7 +177,7 @@ PRESETS = {
         paper=PAPER,
         choices=(
             "The released code mixes poses and positions when it extracts windows; this network "
-            "does not."
+            f"does not. {TWICE}"
         ),
         img_size=32,
         data=("cifar10",),

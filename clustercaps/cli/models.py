@@ -2,6 +2,7 @@
 
     clustercaps models                  all networks, with their parameters
     clustercaps models capsnet          one network: paper, settings, parameters, recipes, memory
+    clustercaps models --pretrained     weights inside the package
 
 In the list, the count printed in the paper follows in brackets; a mark means that it does not match
 the network. A card says what the paper leaves open, and ends with an estimate of the memory that a
@@ -22,14 +23,36 @@ WIDTH = 100
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the network, if only one is wanted."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="print this network's card")
+    parser.add_argument("--pretrained", action="store_true", help="list the packaged weights")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the list or the card."""
-    if arguments.name is None:
+    if arguments.pretrained:
+        print_pretrained()
+    elif arguments.name is None:
         print_list()
     else:
         print_card(arguments.name)
+
+
+def print_pretrained() -> None:
+    """All packaged weights: how they were trained, and their test error."""
+    from clustercaps.models.packaged import list_pretrained, pretrained_folder
+    from clustercaps.utils.tables import text_table
+
+    rows = []
+    for name in list_pretrained():
+        model, _, data = name.partition(":")
+        result = json.loads((pretrained_folder(model, data) / "result.json").read_text())
+        error = f"{result['test_error']:.2f} % of {result['test_images']:,}"
+        trained = f"{result['recipe']}, {result['epochs']} epochs, seed {result['seed']}"
+        rows.append([name, f"{result['parameters']:,}", error, trained])
+    print(text_table(["weights", "parameters", "test error", "trained with"], rows))
+    print(
+        "\nLoad them with cc.create_model(MODEL, pretrained=DATA), or give MODEL:DATA to evaluate"
+    )
+    print("and predict. The card of each, README.md beside its weights, says how to reproduce it.")
 
 
 def print_list() -> None:

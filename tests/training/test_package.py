@@ -70,6 +70,13 @@ def test_what_is_not_there_is_named(
         cc.create_model(name, pretrained=data)
 
 
+def test_models_lists_packaged_weights(weights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--pretrained"]) == 0
+    line = capsys.readouterr().out.splitlines()[2]
+    assert line.startswith("m1:fashion-mnist-mini")
+    assert "fast, 1 epochs, seed 0" in line
+
+
 def test_evaluate_takes_packaged_weights(
     weights: Path,
     tmp_path: Path,

@@ -222,6 +222,9 @@ def recipe_table(preset: "Preset") -> str:
     defaults = {each.name: each.default for each in dataclasses.fields(TrainSettings)}
     recipes = {name: preset.get_recipe(name) for name in preset.recipe_names}
     header = [name + ("*" if name == preset.default_recipe else "") for name in recipes]
+    # Some papers train differently on another dataset.
+    recipes |= {f"paper, {data}": preset.get_recipe("paper", data) for data in preset.recipes}
+    header += [f"paper, {data}" for data in preset.recipes]
     rows = []
     for setting in dict.fromkeys(setting for recipe in recipes.values() for setting in recipe):
         values = (recipe.get(setting, defaults[setting]) for recipe in recipes.values())

@@ -292,14 +292,3 @@ def describe(line: dict[str, Any], settings: TrainSettings) -> str:
         f"epoch {line['epoch']}/{settings.epochs}: loss {line['train_loss']:.4f}, "
         f"train error {line['train_error']:.2f} %{tested}, {line['seconds']:.0f} s"
     )
-
-
-def new_accelerator(folder: RunFolder, track: str | None) -> Accelerator:
-    """An Accelerator for one process, or all started by torchrun; uses GPUs if available."""
-    return Accelerator(
-        cpu=not torch.accelerator.is_available(),
-        # The loop handles mixed precision: Accelerate allows only one choice per process.
-        mixed_precision="no",
-        log_with=track,
-        project_dir=str(folder.tracker),
-    )

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import Accelerator
 
 from clustercaps.training.batches import Load
-from clustercaps.training.loop import Trainer, new_accelerator
+from clustercaps.training.loop import Trainer
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.files import write_atomically
@@ -67,6 +68,17 @@ def train(
         # Not `end_training`, which destroys the process group: the next seed needs it.
         for tracker in accelerator.trackers:
             tracker.finish()
+
+
+def new_accelerator(folder: RunFolder, track: str | None) -> Accelerator:
+    """An Accelerator for one process, or all started by torchrun; uses GPUs if available."""
+    return Accelerator(
+        cpu=not torch.accelerator.is_available(),
+        # The loop handles mixed precision: Accelerate allows only one choice per process.
+        mixed_precision="no",
+        log_with=track,
+        project_dir=str(folder.tracker),
+    )
 
 
 @atexit.register

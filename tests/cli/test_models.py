@@ -51,6 +51,13 @@ def test_the_card_of_a_network_of_cluster_routing(capsys: pytest.CaptureFixture[
     assert "reconstruction" not in said
 
 
+def test_a_recipe_for_another_dataset_is_on_the_card(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "self_routing_1"]) == 0
+    out = capsys.readouterr().out
+    assert "paper, svhn" in out
+    assert "100/200,150/200" in out
+
+
 def test_unknown_names_get_a_guess(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "capsnt"]) == 2
     err = capsys.readouterr().err

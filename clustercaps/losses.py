@@ -1,11 +1,11 @@
-"""Losses of capsule networks, each the sum over its documented axes.
+"""Losses of capsule networks.
 
 Exports the margin, spread, centripetal and reconstruction losses, the evidence lower bound of
-variational capsules with its divergence, the margin's schedule of the spread loss, and the mask of
-class capsules that decoders read.
+variational capsules with its KL divergence, the margin schedule of the spread loss, and the mask of
+class capsules for decoders.
 
-Every loss is one number per image [B]; sum or average over the batch as you like. The training
-loop takes the mean.
+Every loss returns one value per image [B], without reduction over the batch. The training loop
+takes the mean.
 """
 
 import math
@@ -35,16 +35,16 @@ def margin_loss(
 ) -> Float[Tensor, " batch"]:
     """Sabour et al. 2017, summed over the classes.
 
-    T_k max(0, upper - |v_k|)^2 + absent_weight (1 - T_k) max(0, |v_k| - lower)^2. The authors' code
-    halves this and averages over the classes, which makes its reconstruction loss 20 times heavier
-    for ten classes; the paper's formula, here, does not.
+    T_k max(0, upper - |v_k|)^2 + absent_weight (1 - T_k) max(0, |v_k| - lower)^2. This is the
+    paper's formula. The released code halves it and averages over the classes, which for ten
+    classes makes the relative weight of the reconstruction loss 20 times larger.
 
     Args:
         lengths: Lengths of the class capsules.
-        labels: The classes that are there.
-        upper: The length that the right capsule must reach (m+).
-        lower: The length that the others may keep (m-).
-        absent_weight: How much the others count (lambda).
+        labels: The true classes.
+        upper: Length that the capsule of the true class should reach (m+).
+        lower: Length that the others may have (m-).
+        absent_weight: Weight of the others (lambda).
     """
     there = one_hot(labels, lengths)
     present = (upper - lengths).relu().square()
@@ -55,21 +55,21 @@ def margin_loss(
 def reconstruction_loss(
     drawn: Float[Tensor, "batch *image"], pixels: Float[Tensor, "batch *image"]
 ) -> Float[Tensor, " batch"]:
-    """Squared error, summed over channels and pixels; papers weigh it by 0.0005."""
+    """Squared error, summed over channels and pixels; papers use a weight of 0.0005."""
     return (drawn - pixels).square().flatten(1).sum(1)
 
 
 def mask_capsules(
     capsules: Float[Tensor, "batch classes dim"], labels: Int[Tensor, " batch"]
 ) -> Float[Tensor, "batch classes*dim"]:
-    """All class capsules but one set to zero, flat, as a decoder reads them."""
+    """Class capsules with all but the labelled one set to zero, flattened for a decoder."""
     kept = one_hot(labels, capsules[:, :, 0])
     return torch.flatten(capsules * kept.unsqueeze(2), 1)
 
 
 def one_hot(labels: Int[Tensor, " batch"], scores: Float[Tensor, "batch classes"]) -> Tensor:
-    """Ones at the labels and zeros elsewhere, like the scores in shape and type."""
-    # functional.one_hot looks at the labels' values, which compilers and shape tracers cannot.
+    """Ones at the labels and zeros elsewhere, with the shape and dtype of the scores."""
+    # functional.one_hot reads the values of the labels, which breaks compiling and tracing.
     return torch.zeros_like(scores).scatter(1, labels.unsqueeze(1), 1.0)
 
 
@@ -86,20 +86,19 @@ def centripetal_loss(
 ) -> Float[Tensor, " batch"]:
     """Deliege et al. 2018 (HitNet), summed over the classes.
 
-    The right capsule must come within `hit` of the centre of the cube [0, 1]^dim; the others must
-    stay beyond `miss`. See `centripetal` for how much a capsule pays that does not.
+    The capsule of the true class should be within `hit` of the centre of the cube [0, 1]^dim; the
+    others should be farther than `miss`. Otherwise `centripetal` gives the penalty.
 
     Args:
-        distances: Distance of every class capsule to the centre, at most sqrt(dim) / 2.
-        labels: The classes that are there.
-        dim: Numbers in a class capsule.
-        hit: How near the right capsule must come.
-        miss: How near the others may come.
-        step: Distance after which the price rises.
-        slope: By how much it rises.
-        absent_weight: How much the others count.
-        ghosts: Let the wrong capsule that is nearest to the centre pay nothing: neither hit nor
-            miss is asked of it.
+        distances: Distance of every class capsule from the centre, at most sqrt(dim) / 2.
+        labels: The true classes.
+        dim: Dimension of a class capsule.
+        hit: Maximum distance of the true class without penalty.
+        miss: Minimum distance of the others without penalty.
+        step: Distance after which the slope increases.
+        slope: Increase of the slope.
+        absent_weight: Weight of the others.
+        ghosts: Do not penalise the wrong capsule that is closest to the centre.
     """
     farthest = math.sqrt(dim) / 2
     there = one_hot(labels, distances)
@@ -117,7 +116,7 @@ def centripetal(
 ) -> Float[Tensor, "*shape"]:
     """Zero up to a margin; beyond it, piecewise linear and steeper by `slope` every `step`."""
     beyond = (distances - margin).relu()
-    # Whole steps beyond; their number is constant almost everywhere, and has no gradient.
+    # Number of whole steps, which is constant almost everywhere and has no gradient.
     whole = (beyond.detach() / step).floor()
     done = whole * (whole + 1) / 2 * step * slope
     return done + (whole + 1) * slope * (beyond - whole * step)
@@ -126,11 +125,11 @@ def centripetal(
 def gaussian_kl(
     mean: Float[Tensor, "*batch size"], factor: Float[Tensor, "*batch size size"]
 ) -> Float[Tensor, "*batch"]:
-    """How far N(mean, factor factor^T) is from N(0, I), as a Kullback-Leibler divergence.
+    """Kullback-Leibler divergence of N(mean, factor factor^T) from N(0, I).
 
     Args:
         mean: The mean.
-        factor: Lower triangular, with positive numbers on its diagonal.
+        factor: Cholesky factor: lower triangular, with a positive diagonal.
     """
     diagonal = factor.diagonal(dim1=-2, dim2=-1)
     trace = factor.square().sum((-2, -1))
@@ -140,12 +139,12 @@ def gaussian_kl(
 def negative_elbo(
     log_likelihood: Float[Tensor, " batch"], divergence: Float[Tensor, ""], train_images: int
 ) -> Float[Tensor, " batch"]:
-    """The evidence lower bound of one image, with a minus: what variational inference makes small.
+    """The negative evidence lower bound (ELBO) per image, the objective of variational inference.
 
     Args:
-        log_likelihood: Expected logarithm of the probability of each image's label.
-        divergence: Of the approximate posterior from the prior, for the whole network.
-        train_images: Images in the training set: each pays its part of the divergence.
+        log_likelihood: Expected log-likelihood of each image's label.
+        divergence: KL divergence of the approximate posterior from the prior, of the whole network.
+        train_images: Number of images in the training set, over which the divergence is divided.
     """
     return divergence / train_images - log_likelihood
 
@@ -155,29 +154,29 @@ def spread_loss(
 ) -> Float[Tensor, " batch"]:
     """Hinton et al. 2018, summed over the wrong classes: max(0, margin - (a_true - a_wrong))^2.
 
-    The authors' code also averages over the classes.
+    The released code also averages over the classes.
 
     Args:
-        activations: Of the class capsules.
-        labels: The classes that are there.
-        margin: By how much the right class must lead; see `spread_margin`.
+        activations: Activations of the class capsules.
+        labels: The true classes.
+        margin: Required lead of the true class; see `spread_margin`.
     """
     true = activations.gather(1, labels.unsqueeze(1))
     short = (margin - (true - activations)).relu().square()
-    # The right class leads itself by 0, which is no mistake.
+    # The true class is not compared with itself.
     return (short * (1 - one_hot(labels, short))).sum(1)
 
 
 def spread_margin(step: int, first: float = 0.2, last: float = 0.99, pace: float = 5e4) -> float:
-    """The margin of `spread_loss` after so many steps, as in the authors' code.
+    """The margin of `spread_loss` after a number of steps, as in the released code.
 
     first + (last - first) sigmoid(min(10, step / pace - 4)): 0.21 at the start, 0.6 after 200,000
     steps, 0.98 after 400,000.
 
     Args:
-        step: Steps of training done so far.
-        first: The margin long before the rise.
-        last: The margin after it.
-        pace: Steps that the rise is measured in; smaller for shorter runs.
+        step: Number of training steps so far.
+        first: Lower limit of the margin.
+        last: Upper limit of the margin.
+        pace: Time scale of the increase in steps; use smaller values for shorter runs.
     """
     return first + (last - first) / (1 + math.exp(-min(10.0, step / pace - 4)))

@@ -1,8 +1,7 @@
-"""Properties that a routing must have, as helpers for our tests and for your own routings.
+"""Checks of properties that every routing must have, for our tests and for your own routings.
 
-Exports `assert_routing_contract` and the single checks it makes, and comparisons of a layer with
-its reference (`assert_matches_reference`) and with its own transformed output
-(`equivariance_error`).
+Exports `assert_routing_contract` and its individual checks, a comparison of a fast path with its
+reference (`assert_matches_reference`) and a measure of equivariance (`equivariance_error`).
 
     import clustercaps as cc
 
@@ -31,7 +30,7 @@ __all__ = [
     "equivariance_error",
 ]
 
-# The awkward inputs of every routing: what to do to votes drawn from a normal distribution.
+# Degenerate inputs for every routing, as functions of normally distributed votes.
 EXTREMES: dict[str, Callable[[Tensor], Tensor]] = {
     "ordinary": lambda votes: votes,
     "zero": torch.zeros_like,
@@ -42,20 +41,20 @@ EXTREMES: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def assert_close(name: str, actual: Tensor, expected: Tensor, ratio: float) -> None:
-    """Compare by relative root mean square error, which one odd element cannot hide in."""
+    """Compare by relative root-mean-square error, which a single wrong element affects strongly."""
     if actual.shape != expected.shape:
         raise AssertionError(f"{name}: shape {actual.shape}, expected {expected.shape}")
     actual, expected = actual.detach().double(), expected.detach().double()
     error = (actual - expected).square().mean().sqrt()
     size = expected.square().mean().sqrt()
-    # Empty tensors have no error, and a reference of zeros is compared absolutely.
+    # Empty tensors have no error; if the reference is zero, the error is absolute.
     relative = 0.0 if not actual.numel() else float(error / size if size > 0 else error)
     if not relative <= ratio:
         raise AssertionError(f"{name}: relative error {relative:.3e}, allowed {ratio:.1e}")
 
 
 def assert_finite(name: str, *tensors: Tensor | None) -> None:
-    """No NaN and no infinity anywhere."""
+    """Raise an error if there is a NaN or infinity."""
     for tensor in tensors:
         if tensor is not None and not tensor.isfinite().all():
             bad = int((~tensor.isfinite()).sum())
@@ -69,7 +68,7 @@ def draw_input(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """Random arguments for a routing: votes, and activations and poses where it takes them."""
+    """Random arguments for a routing: votes, and activations and poses if it takes them."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw(*shape: int) -> Tensor:
@@ -86,17 +85,17 @@ def draw_input(
 
 
 def assert_competition(routing: Routing, tolerance: float = 1e-5, seed: int = 0) -> None:
-    """Couplings are not negative, and sum to 1 over what competes."""
+    """Check that coupling coefficients are non-negative and sum to 1 over the declared axis."""
     coupling = routing(**draw_input(routing, positions=(2,), seed=seed)).coupling
     if not (coupling >= 0).all():
-        raise AssertionError(f"a coupling is negative: {float(coupling.min())}")
+        raise AssertionError(f"a coupling coefficient is negative: {float(coupling.min())}")
     if routing.competes_over is not None:
         total = coupling.sum(1 if routing.competes_over == "children" else 2)
         torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=tolerance)
 
 
 def assert_order_does_not_matter(routing: Routing, tolerance: float = 1e-5, seed: int = 0) -> None:
-    """Children in reverse give the same capsules; parents in reverse give them in reverse."""
+    """Check that reversed children give the same capsules, and reversed parents reversed ones."""
     inputs = draw_input(routing, positions=(2,), seed=seed)
     expected = routing(**inputs)
     children = routing(**{name: value.flip(1) for name, value in inputs.items()})
@@ -112,13 +111,13 @@ def assert_order_does_not_matter(routing: Routing, tolerance: float = 1e-5, seed
 
 
 def assert_routing_contract(build: Callable[[], Routing], seed: int = 0) -> None:
-    """Everything that holds for any routing.
+    """Check everything that must hold for any routing.
 
-    Shapes and dtypes, finite values and gradients on awkward votes, batches of 0 and 1, positions,
-    competition, order, saving and loading, and no device of its own.
+    Shapes and dtypes, finite values and gradients on degenerate votes, batches of 0 and 1,
+    positions, normalisation, permutations, saving and loading, and devices.
 
     Args:
-        build: Makes a fresh routing, such as `lambda: MyRouting(children=6, parents=3, dim=4)`.
+        build: Builds a new routing, such as `lambda: MyRouting(children=6, parents=3, dim=4)`.
         seed: Seed of weights and votes.
     """
     torch.manual_seed(seed)
@@ -134,7 +133,7 @@ def assert_routing_contract(build: Callable[[], Routing], seed: int = 0) -> None
     torch.testing.assert_close(copy(**inputs), routing(**inputs), rtol=0, atol=0)
     elsewhere = build().to("meta")(**{name: value.to("meta") for name, value in inputs.items()})
     if elsewhere.capsules.device.type != "meta":
-        raise AssertionError("the routing computes on a device of its own")
+        raise AssertionError("the routing does not compute on the device of its inputs")
 
 
 def _assert_shapes_and_gradients(routing: Routing, seed: int) -> None:
@@ -187,19 +186,19 @@ def assert_matches_reference(
     inputs: Sequence[Tensor],
     ratio: float = 1e-5,
 ) -> None:
-    """A faster path gives the reference's values and all its gradients.
+    """Check that a faster path gives the values and all gradients of the reference.
 
     Args:
         fast: The function to check, from the inputs to one tensor.
         reference: The plain function, called with the inputs in float64.
         inputs: Tensors; gradients of those that require them are compared.
-        ratio: Relative root mean square error allowed.
+        ratio: Allowed relative root-mean-square error.
     """
     exact = [x.detach().double().requires_grad_(x.requires_grad) for x in inputs]
     tried = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
     expected, actual = reference(*exact), fast(*tried)
     assert_close("output", actual, expected, ratio)
-    # A fixed, uneven weighting, so that no gradient is constant by accident.
+    # Fixed, uneven weights, so that no gradient is constant by accident.
     seed = torch.linspace(-1, 1, expected.numel(), dtype=torch.float64).view_as(expected).sin()
     wanted = [x for x in exact if x.requires_grad]
     if not wanted:
@@ -216,13 +215,13 @@ def assert_matches_reference(
 def equivariance_error(
     layer: nn.Module, x: Tensor, transform: Callable[[Tensor], Tensor], margin: int = 0
 ) -> float:
-    """How far `layer(transform(x))` is from `transform(layer(x))`, relative, away from the border.
+    """Relative difference of `layer(transform(x))` and `transform(layer(x))`, without the border.
 
     Args:
-        layer: A module from maps to maps.
+        layer: A module from feature maps to feature maps.
         x: Its input; `transform` acts on the last two axes of input and output.
-        transform: Such as `lambda maps: maps.rot90(1, (-2, -1))`.
-        margin: Positions to leave out at each border of the output.
+        transform: A transformation, such as `lambda maps: maps.rot90(1, (-2, -1))`.
+        margin: Positions to ignore at each border of the output.
     """
     expected, actual = transform(layer(x)), layer(transform(x))
     if margin:

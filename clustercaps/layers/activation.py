@@ -51,5 +51,5 @@ class CapsuleActivation(nn.Module):
         nn.init.uniform_(self.weight, -bound, bound)
 
     def forward(self, capsules: Capsules, residual: Capsules | None = None) -> Capsules:
-        """Mirror of `capsule_activation`."""
+        """Apply `capsule_activation`."""
         return capsule_activation(capsules, self.weight, self.bias, residual)

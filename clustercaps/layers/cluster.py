@@ -50,7 +50,7 @@ class CapsuleConv2d(nn.Module):
         in_channels: Child capsule channels. An image is one channel whose dim is its colours.
         in_dim: Numbers in a child capsule.
         out_channels: Parent capsule channels.
-        out_dim: Numbers in a parent capsule.
+        out_dim: Dimension of a parent capsule.
         votes: Votes in a cluster (the paper's K).
         clusters: Weight clusters per child channel (the paper's N).
         kernel_size: Side of the neighbourhood that a vote sees.

@@ -18,7 +18,7 @@ class VectorVotes(nn.Module):
     Args:
         children: Children (I).
         in_dim: Numbers in a child capsule.
-        parents: Parents (J).
+        parents: Number of parents (J).
         dim: Numbers in a vote (D).
         std: Deviation of the first weights. Votes of many children add up, so it is small: with 1
             every squash saturates.
@@ -60,7 +60,7 @@ class MatrixVotes(nn.Module):
 
     Args:
         children: Children (I).
-        parents: Parents (J).
+        parents: Number of parents (J).
         side: Rows and columns of a pose.
         std: Deviation of the first weights, which must not all be equal: parent types that start
             alike stay alike.

@@ -1,6 +1,6 @@
-"""Votes in, capsules out: one file per routing, each a pure function that mirrors its equations.
+"""From votes to capsules: one file per routing, each with a pure function that follows its paper.
 
-Exports every routing as a module (`EMRouting`) and as a function (`em_route`), what they return
+Exports every routing as a module (`EMRouting`) and as a function (`em_route`), their result type
 (`Routed`), their base class (`Routing`), and the registry: `list_routings`, `get_routing`,
 `create_routing`.
 """
@@ -92,25 +92,25 @@ ROUTINGS: dict[str, type[Routing]] = {
 
 
 def list_routings() -> list[str]:
-    """Names that `create_routing` and a capsule layer's `routing` argument take."""
+    """Names accepted by `create_routing` and by the `routing` argument of a capsule layer."""
     return sorted(ROUTINGS)
 
 
 def get_routing(name: str) -> type[Routing]:
-    """The class of the routing of that name."""
+    """The class of the routing with this name."""
     if name not in ROUTINGS:
         raise KeyError(unknown("routing", name, ROUTINGS))
     return ROUTINGS[name]
 
 
 def create_routing(name: str, children: int, parents: int, dim: int, **options: Any) -> Routing:
-    """Build a routing from `children` votes for each of `parents` capsules of `dim` numbers.
+    """Build a routing from `children` capsules to `parents` capsules of dimension `dim`.
 
     Args:
         name: A name from `list_routings()`.
-        children: Children that vote for a parent.
-        parents: Parents.
-        dim: Numbers in a parent capsule.
-        **options: Arguments of that routing's class, such as `iterations`.
+        children: Number of children that vote for a parent.
+        parents: Number of parents.
+        dim: Dimension of a parent capsule.
+        **options: Arguments of the routing's class, such as `iterations`.
     """
     return get_routing(name)(children, parents, dim, **options)

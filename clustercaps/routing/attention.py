@@ -1,14 +1,14 @@
-"""Attention routing: one softmax over the children of a parent, from learned queries.
+"""Attention routing: one softmax over the children of a parent, with learned queries.
 
 Choi, Seo, Im and Kang, "Attention routing between capsules" (AR-CapsNet), ICCV workshops 2019.
 
-    e_nj = sum_m <u_mj, T_jn,m>             every vote for the parent is read, not only the n-th
+    e_nj = sum_m <u_mj, T_jn,m>             depends on all votes for the parent, not only the n-th
     c_.j = softmax over children of e_.j
     s_j  = sum_n c_nj u_nj
 
-T is learned, [D, I, I] for each parent: its last axis says for which child the score is. Parents do
-not compete: each makes the best of its own votes. Nothing is iterated. What makes a capsule of s_j,
-an affine map and tanh, is `clustercaps.activation.CapsuleActivation`.
+T is learned, [D, I, I] for each parent; its last axis is the child that is scored. Parents do not
+compete, and there are no iterations. `clustercaps.layers.activation.CapsuleActivation`, an affine
+map and tanh, turns s_j into a capsule.
 """
 
 import math
@@ -25,11 +25,10 @@ def attention_route(votes: Votes, weight: Float[Tensor, "parents dim children ch
 
     Args:
         votes: The vote of every child for every parent.
-        weight: What the scores of the children are read with (T): [J, D, I, I], the child that
-            votes and then the child that is scored.
+        weight: The score weights (T), [J, D, I, I]: first the voting child, then the scored child.
 
     Returns:
-        Weighted means of the votes, without activations, and the couplings.
+        Weighted means of the votes, without activations, and the coupling coefficients.
     """
     scores = torch.einsum("bmjd...,jdmn->bnj...", votes, weight)
     coupling = scores.softmax(1)
@@ -37,16 +36,16 @@ def attention_route(votes: Votes, weight: Float[Tensor, "parents dim children ch
 
 
 class AttentionRouting(Routing):
-    """Attention routing as a module with its learned scores.
+    """Attention routing as a module, with learnable score weights.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
+        children: Number of children that vote for a parent (I).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
     """
 
     competes_over = "children"
-    # Every child and every parent has scores of its own from the start.
+    # Every child and every parent has its own initial weights.
     symmetric = False
 
     def __init__(self, children: int, parents: int, dim: int) -> None:
@@ -57,5 +56,5 @@ class AttentionRouting(Routing):
         nn.init.uniform_(self.weight, -bound, bound)
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `attention_route`."""
+        """Apply `attention_route`."""
         return attention_route(votes, self.weight)

@@ -1,8 +1,8 @@
-"""The one interface of every routing: votes (and activations) in, capsules (and activations) out.
+"""The interface of every routing: from votes (and activations) to capsules (and activations).
 
-Axes, everywhere: B batch, I children that vote for a parent, J parents, D numbers in a parent
-capsule. What follows them are positions, such as the height and width of a map: each position
-routes by itself, unless a routing says otherwise. A fully connected layer has no positions.
+Axes: B batch, I children that vote for a parent, J parents, D dimension of a parent capsule. The
+remaining axes are positions, such as the height and width of a feature map: each position is routed
+independently, unless a routing says otherwise. A fully connected layer has no positions.
 """
 
 from abc import ABC, abstractmethod
@@ -18,20 +18,20 @@ from clustercaps.utils.precision import wide_dtype, without_autocast
 
 Votes = Float[Tensor, "batch children parents dim *positions"]
 ChildActivations = Float[Tensor, "batch children *positions"]
-# From logits [B, I, J, *positions] to log couplings: who competes for a child.
+# From logits [B, I, J, *positions] to log coupling coefficients: who competes for a child.
 Competition = Callable[[Tensor], Tensor]
 ChildPoses = Float[Tensor, "batch children in_dim *positions"]
 
 
 class Routed(NamedTuple):
-    """What a routing makes of votes.
+    """The result of a routing.
 
     Attributes:
         capsules: Parent capsules [B, J, D, *positions].
-        activations: How sure each parent is that it exists [B, J, *positions]; None for routings
-            that leave this to the length of the capsule, or do not say.
-        coupling: How much each vote counted in the last iteration [B, I, J, *positions], or
-            [B, I, J, D, *positions] where every number of a vote has a weight of its own.
+        activations: Activations of the parents [B, J, *positions]; None for routings without
+            activations.
+        coupling: Coupling coefficients of the last iteration [B, I, J, *positions], or
+            [B, I, J, D, *positions] if every entry of a vote has its own weight.
     """
 
     capsules: Float[Tensor, "batch parents dim *positions"]
@@ -40,25 +40,25 @@ class Routed(NamedTuple):
 
 
 class Routing(nn.Module, ABC):
-    """A routing as a module: the learned numbers of a pure function, if it has any.
+    """A routing as a module: a pure function with its learnable parameters, if it has any.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
+        children: Number of children that vote for a parent (I).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
     """
 
-    # Whether children have activations; where they do, leaving them out means that all are 1.
+    # Whether children have activations; if so, omitting them means that all are 1.
     takes_activations: ClassVar[bool] = False
-    # Activations are logits (any number) instead of probabilities.
+    # Whether activations are logits instead of probabilities.
     activations_are_logits: ClassVar[bool] = False
-    # Whether the children's own poses decide the coupling, so that `in_dim` must be given.
+    # Whether the coupling depends on the poses of the children, so that poses are required.
     takes_poses: ClassVar[bool] = False
-    # The axis along which couplings sum to 1: what competes. None where nothing does.
+    # The axis along which coupling coefficients sum to 1; None if they do not.
     competes_over: ClassVar[Literal["children", "parents"] | None] = "parents"
     # Whether an argument `compete` can make parents at several positions compete for a child.
     takes_competition: ClassVar[bool] = False
-    # Whether a fresh module treats all children, and all parents, alike.
+    # Whether an untrained module is symmetric in the children and in the parents.
     symmetric: ClassVar[bool] = True
 
     def __init__(self, children: int, parents: int, dim: int) -> None:
@@ -77,9 +77,8 @@ class Routing(nn.Module, ABC):
 
         Args:
             votes: The vote of every child for every parent.
-            activations: Of the children; for routings with `takes_activations` only.
-            poses: Of the children, before they were turned into votes; for routings with
-                `takes_poses` only, which need them.
+            activations: Activations of the children; only for routings with `takes_activations`.
+            poses: Poses of the children; required by routings with `takes_poses`, and only there.
         """
         self._check(votes, activations, poses)
         # Routing in half precision overflows squared lengths and rounds variances to zero.
@@ -96,7 +95,7 @@ class Routing(nn.Module, ABC):
 
     @abstractmethod
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """The routing itself, on checked input in float32 or wider."""
+        """Route checked inputs in float32 or wider."""
 
     def _full_activations(self, votes: Tensor, dtype: torch.dtype) -> Tensor:
         shape = (*votes.shape[:2], *votes.shape[4:])
@@ -117,7 +116,7 @@ class Routing(nn.Module, ABC):
             raise ValueError(f"votes must be floating point, got {votes.dtype}; call votes.float()")
         if activations is not None:
             if not self.takes_activations:
-                raise ValueError(f"{name} has no activations of children; leave them out")
+                raise ValueError(f"{name} takes no activations; remove them")
             wanted = (*votes.shape[:2], *votes.shape[4:])
             if activations.shape != wanted:
                 raise ValueError(
@@ -125,38 +124,38 @@ class Routing(nn.Module, ABC):
                     f"shape {tuple(activations.shape)}"
                 )
         if (poses is not None) != self.takes_poses:
-            wish = "needs the children's poses" if self.takes_poses else "takes no poses"
+            wish = "needs the poses of the children" if self.takes_poses else "takes no poses"
             raise ValueError(
                 f"{name} {wish}; call it with poses={'...' if poses is None else None}"
             )
 
     def extra_repr(self) -> str:
-        """Sizes first."""
+        """Numbers of children and parents, and dimension."""
         return f"{self.children_count} children -> {self.parents_count}x{self.dim}"
 
 
 def compete_over_parents(
     logits: Float[Tensor, "batch children parents *positions"],
 ) -> Float[Tensor, "batch children parents *positions"]:
-    """Log couplings that sum to 1 over the parents of one position: the default competition."""
+    """Log coupling coefficients, normalised over the parents of one position (the default)."""
     return logits.log_softmax(2)
 
 
 def per_parent(numbers: Float[Tensor, " parents"], votes: Votes) -> Tensor:
-    """One number for every parent, shaped to meet tensors [B, J, *positions]."""
+    """One value per parent, in a shape that broadcasts to [B, J, *positions]."""
     return numbers.view(1, -1, *[1] * (votes.ndim - 4))
 
 
 def weighted_votes(
     coupling: Float[Tensor, "batch children parents *positions"], votes: Votes
 ) -> Float[Tensor, "batch parents dim *positions"]:
-    """The sum of the votes for each parent, each times its coupling coefficient."""
-    # einsum contracts without a copy of the votes.
+    """The sum of the votes for each parent, weighted by the coupling coefficients."""
+    # einsum does not copy the votes.
     return torch.einsum("bij...,bijd...->bjd...", coupling, votes)
 
 
 def agreement(
     votes: Votes, capsules: Float[Tensor, "batch parents dim *positions"]
 ) -> Float[Tensor, "batch children parents *positions"]:
-    """Inner product of every vote with the parent that it is for."""
+    """Inner product of every vote with its parent."""
     return torch.einsum("bijd...,bjd...->bij...", votes, capsules)

@@ -1,9 +1,9 @@
-"""Cluster routing: clusters of votes, weighted by how well each cluster agrees with itself.
+"""Cluster routing: clusters of votes, weighted by how well the votes of each cluster agree.
 
 Zhao and Cheng, "Capsule networks with non-iterative cluster routing", Neural Networks 143, 2021.
 
-A vote cluster is the K votes that one weight cluster casts for one parent capsule. Its centroid is
-what it has to say; the spread of its votes is how sure it is:
+A vote cluster is the K votes of one weight cluster for one parent capsule. Its centroid is the
+message, the spread of its votes measures its uncertainty:
 
     centroid            m_i = mean_k v_ik
     spread              sigma_i = sqrt(mean_k (v_ik - m_i)^2)
@@ -11,7 +11,7 @@ what it has to say; the spread of its votes is how sure it is:
     routing weight      c_i = exp(a_i) / sum_j exp(a_j)
     parent capsule      s = sum_i c_i * m_i
 
-All of it holds per parent capsule and per dimension.
+Everything is computed per parent capsule and dimension.
 """
 
 import torch
@@ -22,7 +22,8 @@ from clustercaps.routing.base import Routed, Routing
 from clustercaps.utils.errors import at_least, unknown
 from clustercaps.utils.precision import wide_dtype
 
-# Added to the variance: identical votes (K = 1, zero input) then have a finite weight and gradient.
+# Added to the variance, so that identical votes (K = 1, zero input) have finite weights and
+# gradients.
 EPS = 1e-6
 
 
@@ -35,7 +36,7 @@ def vote_statistics(
     """
     votes = votes.to(wide_dtype(votes.dtype))
     centroids = votes.mean(2)
-    # Moments written out: aten::var over a middle axis is many times slower on CPU.
+    # Not torch.var, which is many times slower on CPU over a middle axis.
     variance = (votes - centroids.unsqueeze(2)).square().mean(2)
     return centroids, (variance + eps).sqrt()
 
@@ -43,14 +44,14 @@ def vote_statistics(
 def routing_weights(
     spread: Float[Tensor, "batch clusters *parent"], routing: str = "cluster"
 ) -> Float[Tensor, "batch clusters *parent"]:
-    """Weight of each cluster's centroid; positive, and 1 when summed over the clusters."""
+    """Weight of each centroid; positive, sums to 1 over the clusters."""
     if routing == "cluster":
         # exp(-log sigma) = 1/sigma, so the softmax needs neither exp nor log.
         confidence = 1 / spread
         return confidence / confidence.sum(1, keepdim=True)
     if routing == "uniform":
         return torch.full_like(spread, 1 / spread.shape[1])
-    raise KeyError(unknown("weighting of vote clusters", routing, ("cluster", "uniform")))
+    raise KeyError(unknown("routing of vote clusters", routing, ("cluster", "uniform")))
 
 
 def cluster_route(
@@ -62,10 +63,10 @@ def cluster_route(
     """Route clusters of votes to their parent capsules.
 
     Args:
-        votes: K votes of every cluster for every parent; the axes after K are the parent's own,
-            such as channel, dimension, height and width.
-        routing: "cluster" weighs each centroid by its agreement; "uniform" gives every centroid
-            the weight 1 / clusters, which is the paper's ablation.
+        votes: K votes of every cluster for every parent; the axes after K are those of the
+            parents, such as channel, dimension, height and width.
+        routing: "cluster" weights each centroid by its agreement; "uniform" gives every centroid
+            the weight 1 / clusters, the paper's ablation.
         eps: Added to the variance. With 0, clusters of identical votes give NaN.
 
     Returns:
@@ -85,16 +86,16 @@ def cluster_route(
 
 
 class ClusterRouting(Routing):
-    """Cluster routing as a module: every `votes_per_cluster` children in a row are a cluster.
+    """Cluster routing as a module: every `votes_per_cluster` consecutive children form a cluster.
 
-    It has no learned numbers. Layers of cluster routing call `cluster_route`, or a kernel that
-    equals it; this is the form that can stand where any other routing stands.
+    It has no learnable parameters. Cluster routing layers call `cluster_route` or an equivalent
+    kernel; this module has the same interface as all other routings.
 
     Args:
-        children: Votes for a parent (clusters x K).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
-        votes_per_cluster: Votes in a cluster (K); all children are one cluster each by default.
+        children: Number of votes for a parent (clusters x K).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
+        votes_per_cluster: Votes in a cluster (K); by default each child is a cluster.
         eps: Added to the variance of the votes.
     """
 
@@ -113,21 +114,21 @@ class ClusterRouting(Routing):
         at_least("votes_per_cluster", votes_per_cluster, 1)
         if children % votes_per_cluster:
             raise ValueError(
-                f"{children} children do not fall into clusters of {votes_per_cluster}; choose a "
-                "votes_per_cluster that divides them"
+                f"{children} children cannot be divided into clusters of {votes_per_cluster}; "
+                "choose a votes_per_cluster that divides them"
             )
         self.votes_per_cluster, self.eps = votes_per_cluster, eps
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `cluster_route`; the coupling has an axis of dimensions, as the weights do."""
+        """Apply `cluster_route`; the coupling has a dimension axis, like the routing weights."""
         clustered = votes.unflatten(1, (-1, self.votes_per_cluster))
         capsules, weights = cluster_route(clustered, routing=self.weighting, eps=self.eps)
-        # Every vote of a cluster counts as much as the others.
+        # All votes of a cluster have the same weight.
         shared = (weights / self.votes_per_cluster).unsqueeze(2).expand_as(clustered)
         return Routed(capsules, None, shared.flatten(1, 2))
 
 
 class UniformRouting(ClusterRouting):
-    """The paper's ablation: every cluster has the same weight, whatever its votes."""
+    """The paper's ablation: every cluster has the same weight."""
 
     weighting = "uniform"

@@ -1,16 +1,16 @@
-"""Dynamic routing: parents compete for every child, and win the children that agree with them.
+"""Dynamic routing: parents compete for every child, and attract the children that agree with them.
 
 Sabour, Frosst and Hinton, "Dynamic routing between capsules", NeurIPS 2017.
 
-    b_ij = 0                                    for every image anew
+    b_ij = 0                                    for every image
     repeat T times:
-        c_i. = softmax over parents of b_i.     leaky: one more parent that always scores 0
+        c_i. = softmax over parents of b_i.     leaky: with an extra parent of logit 0
         s_j  = sum_i c_ij u_ij
         v_j  = squash(s_j)                      |v_j| = |s_j|^2 / (1 + |s_j|^2)
         b_ij = b_ij + <u_ij, v_j>
 
-The softmax is over parents: public ports that take it over children solve another problem.
-Gradients flow through all iterations, as in the authors' code, unless `detach_inner` is set.
+The softmax is over parents; some public ports take it over children, which is a different method.
+Gradients flow through all iterations, as in the released code, unless `detach_inner` is set.
 """
 
 import torch
@@ -33,14 +33,15 @@ def dynamic_route(
 
     Args:
         votes: The vote of every child for every parent.
-        iterations: Times that parents are computed (T).
-        leaky: Let children leave: their couplings then sum to less than 1.
-        bias: Added to every parent before the squash [J, D]; the authors' code has it.
-        detach_inner: Send no gradient through the iterations before the last. The output is the
-            same, its gradient is not.
+        iterations: Number of iterations (T).
+        leaky: Use a leaky softmax: coupling coefficients of a child then sum to less than 1.
+        bias: Added to every parent before the squash [J, D]; used in the released code.
+        detach_inner: Backpropagate only through the last iteration. The output is the same, its
+            gradient is not.
 
     Returns:
-        Parents whose lengths, below 1, are their activations, and the couplings [B, I, J, ...].
+        Parents, their lengths, below 1, as activations, and the coupling coefficients
+        [B, I, J, ...].
     """
     at_least("iterations", iterations, 1)
     # The axes of b and c: [B, I, J, *positions].
@@ -59,22 +60,22 @@ def dynamic_route(
 
 
 def leaky_softmax(logits: Tensor) -> Tensor:
-    """Softmax over parents and one more that scores 0 and whose share is thrown away."""
+    """Softmax over parents and an extra one with logit 0, which is dropped."""
     nobody = torch.zeros_like(logits[:, :, :1])
     return torch.cat([nobody, logits], 2).softmax(2)[:, :, 1:]
 
 
 class DynamicRouting(Routing):
-    """Dynamic routing as a module, without learned numbers.
+    """Dynamic routing as a module, without learnable parameters except the optional bias.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
-        iterations: Times that parents are computed.
-        leaky: Let children leave.
-        bias: Learn a shift of every parent, as the authors' code does; the paper has none.
-        detach_inner: Send no gradient through the iterations before the last.
+        children: Number of children that vote for a parent (I).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
+        iterations: Number of iterations.
+        leaky: Use a leaky softmax.
+        bias: Learn a bias for every parent, as in the released code; the paper has none.
+        detach_inner: Backpropagate only through the last iteration.
     """
 
     def __init__(
@@ -90,11 +91,11 @@ class DynamicRouting(Routing):
         super().__init__(children, parents, dim)
         at_least("iterations", iterations, 1)
         self.iterations, self.leaky, self.detach_inner = iterations, leaky, detach_inner
-        # 0.1 is the authors' start.
+        # 0.1 as in the released code.
         self.bias = torch.nn.Parameter(torch.full((parents, dim), 0.1)) if bias else None
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `dynamic_route`."""
+        """Apply `dynamic_route`."""
         return dynamic_route(
             votes,
             iterations=self.iterations,

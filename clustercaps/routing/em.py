@@ -1,7 +1,7 @@
 """EM routing: every parent is a Gaussian, fitted to the votes of the children that it explains.
 
 Hinton, Sabour and Frosst, "Matrix capsules with EM routing", ICLR 2018. V_ij is the vote of child i
-with activation a_i, h runs over its D numbers:
+with activation a_i; h runs over its D entries:
 
     R_ij = 1 / number of parents of child i
     repeat T times, t = 0 .. T-1:
@@ -14,8 +14,8 @@ with activation a_i, h runs over its D numbers:
         R_i.   = softmax over all parents of child i of     E-step, not after the last M-step
                  log a_j + log N(V_ij; mu_j, var_j)
 
-lambda_t = final_lambda (1 - 0.95^(t+1)). In a convolutional layer the parents of a child stand at
-several positions, and all of them compete: see `clustercaps.routing.windows`. r is not normalised
+lambda_t = final_lambda (1 - 0.95^(t+1)). In a convolutional layer the parents of a child are at
+several positions, and all of them compete: see `clustercaps.layers.windows`. r is not normalised
 again over the parents: since R sums to 1, that would cancel the activations of the children.
 Gradients flow through all iterations.
 """
@@ -32,7 +32,7 @@ from clustercaps.routing.moments import weighted_distance, weighted_squares, wei
 from clustercaps.routing.squash import SMALLEST
 from clustercaps.utils.errors import at_least
 
-# Added to the variances, as in the authors' code: a parent with one child has none of its own.
+# Added to the variances, as in the released code: a parent with one child has zero variance.
 VARIANCE = 5e-4
 
 
@@ -53,25 +53,26 @@ def em_route(
 
     Args:
         votes: The vote of every child for every parent.
-        activations: Of the children [B, I, *positions], probabilities.
-        beta_u: What it costs a parent to explain one number of a vote [J].
-        beta_a: What a parent may cost before it is off [J].
-        iterations: Times that parents are fitted (T).
-        final_lambda: Inverse temperature that the schedule rises to.
+        activations: Activations of the children [B, I, *positions], probabilities.
+        beta_u: Cost of explaining one entry of a vote [J].
+        beta_a: Cost above which a parent is inactive [J].
+        iterations: Number of iterations (T).
+        final_lambda: Inverse temperature at the end of the schedule.
         lambdas: Inverse temperatures of all iterations, instead of the schedule.
         eps: Added to the variances.
-        smoothing: Share of the former mean in the new one; the authors' code has 0.1, starting
-            from zeros, the paper has none.
-        compete: Log couplings of logits, for parents that compete over positions as well.
+        smoothing: Weight of the previous mean in the new one; 0.1 in the released code, starting
+            from zeros; the paper has none.
+        compete: Maps logits to log coupling coefficients, for parents that also compete over
+            positions.
 
     Returns:
-        Means and activations of the parents, and the couplings R of the last M-step.
+        Means and activations of the parents, and the coupling coefficients R of the last M-step.
     """
     at_least("iterations", iterations, 1)
     if lambdas is None:
         lambdas = lambda_schedule(final_lambda, iterations)
     if len(lambdas) != iterations:
-        raise ValueError(f"{iterations} iterations need as many lambdas, got {len(lambdas)}")
+        raise ValueError(f"{iterations} iterations need {iterations} lambdas, got {len(lambdas)}")
     compete = compete or compete_over_parents
     mean = votes.new_zeros(())
     logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
@@ -82,7 +83,7 @@ def em_route(
         shares = weights / mass.clamp_min(SMALLEST).unsqueeze(1)
         mean = (1 - smoothing) * weighted_sum(shares, votes) + smoothing * mean
         variance = weighted_squares(shares, votes, mean) + eps
-        # Half the logarithm of the determinant of the covariance.
+        # Half the log-determinant of the covariance.
         spread = variance.log().sum(2) / 2
         cost = (votes.shape[3] * per_parent(beta_u, votes) + spread) * mass
         odds = sharpness * (per_parent(beta_a, votes) - cost)
@@ -94,25 +95,25 @@ def em_route(
 
 
 def lambda_schedule(final_lambda: float, iterations: int) -> list[float]:
-    """Inverse temperatures of the iterations, as the authors raise them."""
+    """Inverse temperatures of the iterations, as in the paper."""
     return [final_lambda * (1 - 0.95 ** (step + 1)) for step in range(iterations)]
 
 
 class EMRouting(Routing):
-    """EM routing as a module, with two learned numbers for every parent.
+    """EM routing as a module, with two learnable parameters per parent.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parent types (J).
-        dim: Numbers in a parent capsule (D).
-        iterations: Times that parents are fitted.
-        final_lambda: Inverse temperature that the schedule rises to.
+        children: Number of children that vote for a parent (I).
+        parents: Number of parent types (J).
+        dim: Dimension of a parent capsule (D).
+        iterations: Number of iterations.
+        final_lambda: Inverse temperature at the end of the schedule.
         eps: Added to the variances.
-        smoothing: Share of the former mean in the new one.
-        beta_u: First value of every beta_u.
-        beta_a: First value of every beta_a.
-        compete: Who competes for a child: the `Windows` of a convolutional layer; by default the
-            parents of the same position.
+        smoothing: Weight of the previous mean in the new one.
+        beta_u: Initial value of beta_u.
+        beta_a: Initial value of beta_a.
+        compete: Which parents compete for a child: the `Windows` of a convolutional layer; by
+            default the parents of the same position.
     """
 
     takes_activations = True
@@ -138,17 +139,17 @@ class EMRouting(Routing):
         self.iterations, self.final_lambda = iterations, final_lambda
         self.eps, self.smoothing, self.compete = eps, smoothing, compete
         self.beta_u = nn.Parameter(torch.full((parents,), beta_u))
-        # beta_a counts in units of 1 / final_lambda, up to thousands: kept as a logit, it moves by
-        # as much as other weights do in a step of an optimiser.
+        # beta_a has the scale of 1 / final_lambda, up to thousands: stored as a logit, it gets
+        # optimizer steps of a suitable size.
         self.logit_a = nn.Parameter(torch.full((parents,), beta_a * final_lambda))
 
     @property
     def beta_a(self) -> Tensor:
-        """What a parent may cost before it is off [J]."""
+        """Cost above which a parent is inactive [J]."""
         return self.logit_a / self.final_lambda
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `em_route`."""
+        """Apply `em_route`."""
         assert activations is not None
         return em_route(
             votes,

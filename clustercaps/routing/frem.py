@@ -1,18 +1,18 @@
-"""FREM: routing as the fit of a mixture, whose parts are kernels of one width.
+"""FREM: routing as fitting a mixture of kernels with a common bandwidth.
 
 Zhang, Zhao, Wu and Zhou, "Fast dynamic routing based on weighted kernel density estimation", arXiv
-1805.10807, 2018. A reconstruction: the paper's code is not public, and its width of the kernel, its
-iterations and its activations of parents are our choices.
+1805.10807, 2018. A reconstruction: the code is not public, and bandwidth, number of iterations and
+activations of the parents are our choices.
 
-    r_ij = 1 / parents                                          for every image anew
+    r_ij = 1 / parents                                          for every image
     repeat T times:
         v_j  = sum_i a_i r_ij u_ij / sum_i a_i r_ij             M-step: means
         pi_j = sum_i a_i r_ij / sum_i a_i                       M-step: shares
         k_ij = max(0, 1 - |u_ij - v_j|^2 / h^2)                 or exp(-|u_ij - v_j|^2 / (2 h^2))
         r_ij = pi_j k_ij / sum_j pi_j k_ij                      E-step; 1 / parents if all k are 0
 
-A parent's activation is its share pi_j of the children, so that activations of parents sum to 1.
-It moves with the votes: turn or shift them all, and the capsules turn and shift along.
+The activation of a parent is its share pi_j of the children, so activations of parents sum to 1.
+The routing is equivariant: rotating or shifting all votes rotates or shifts the capsules.
 """
 
 import math
@@ -26,7 +26,7 @@ from clustercaps.routing.squash import SMALLEST
 from clustercaps.utils.errors import at_least, unknown
 
 KERNELS = ("epanechnikov", "gaussian")
-# Below this, shares of the kernels are rounding errors, and a child is split evenly instead.
+# Below this, kernel values are rounding errors, and a child is divided evenly instead.
 NO_SUPPORT = 1e-12
 
 
@@ -42,13 +42,13 @@ def frem_route(
 
     Args:
         votes: The vote of every child for every parent.
-        activations: How much each child counts; None for 1.
-        iterations: Times that parents are computed (T).
-        bandwidth: Width of the kernel (h), about the distance of votes to their parent.
+        activations: Weights of the children; None for 1.
+        iterations: Number of iterations (T).
+        bandwidth: Bandwidth of the kernel (h), about the distance of votes from their parent.
         kernel: "epanechnikov", which ignores votes beyond h, or "gaussian".
 
     Returns:
-        Parents, their shares of the children, and the couplings r [B, I, J, ...].
+        Parents, their shares of the children, and the coupling coefficients r [B, I, J, ...].
     """
     check_frem(iterations, kernel)
     if activations is None:
@@ -63,28 +63,28 @@ def frem_route(
             scaled = squared_distances(votes, capsules) / bandwidth**2
             near = (1 - scaled).relu() if kernel == "epanechnikov" else (-scaled / 2).exp()
             joint = shares.unsqueeze(1) * near
-            # Even shares where no parent is near; else far too little to matter.
+            # Divided evenly if no parent is near; negligible otherwise.
             coupling = (joint + NO_SUPPORT / parents) / (joint.sum(2, keepdim=True) + NO_SUPPORT)
     return Routed(capsules, shares, coupling)
 
 
 def check_frem(iterations: int, kernel: str) -> None:
-    """Refuse options that make no routing."""
+    """Raise an error for invalid options."""
     at_least("iterations", iterations, 1)
     if kernel not in KERNELS:
         raise ValueError(unknown("kernel", kernel, KERNELS))
 
 
 class FREMRouting(Routing):
-    """FREM as a module; what it can learn is the width of the kernel.
+    """FREM as a module, optionally with a learnable bandwidth.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
-        iterations: Times that parents are computed.
-        bandwidth: First width of the kernel (h).
-        learn_bandwidth: Learn log h, one number for the layer, or leave it.
+        children: Number of children that vote for a parent (I).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
+        iterations: Number of iterations.
+        bandwidth: Initial bandwidth of the kernel (h).
+        learn_bandwidth: Whether to learn log h, a single parameter.
         kernel: "epanechnikov" or "gaussian".
     """
 
@@ -113,8 +113,8 @@ class FREMRouting(Routing):
             self.register_buffer("log_bandwidth", start)
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `frem_route`."""
-        # Learned numbers follow the votes' precision, as routing in half precision would overflow.
+        """Apply `frem_route`."""
+        # In the precision of the votes: routing in half precision would overflow.
         width = self.log_bandwidth.to(votes.dtype).exp()
         return frem_route(
             votes,

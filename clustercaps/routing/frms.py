@@ -1,21 +1,22 @@
-"""FRMS: routing as one mean shift after another, towards where weighted votes are dense.
+"""FRMS: routing by mean shift towards high densities of weighted votes.
 
 Zhang, Zhao, Wu and Zhou, "Fast dynamic routing based on weighted kernel density estimation", arXiv
-1805.10807, 2018. The routing climbs sum_ij a_i c_ij k(|u_ij - v_j|^2) with the Epanechnikov kernel
-k(x) = max(0, 1 - x). Its slope is constant, so that a step of mean shift is a weighted mean.
+1805.10807, 2018. The routing maximises sum_ij a_i c_ij k(|u_ij - v_j|^2) with the Epanechnikov
+kernel k(x) = max(0, 1 - x). Its slope is constant, so a mean shift step is a weighted mean.
 
-The authors released no code of their image networks. Mode "coauthor" is the form that a co-author
-published for text (where all a_i = 1):
+The code of the image networks is not public. Mode "coauthor" is the variant that a co-author
+released for text (where all a_i = 1):
 
-    b_ij = 0                                    for every image anew
+    b_ij = 0                                    for every image
     repeat T times:
         c_i. = softmax over parents of b_i.
         w_ij = a_i c_ij / sum_i a_i c_ij        a mean over children
         v_j  = sq(sum_i w_ij u_ij)              |sq(x)| = |x|^2 / (1/2 + |x|^2)
-        b_ij = b_ij + 1 - |sq(u_ij) - v_j|^2    the kernel, without its cut
+        b_ij = b_ij + 1 - |sq(u_ij) - v_j|^2    the kernel, without its cut-off
 
-Mode "weighted" is our reconstruction for poses: the same with the identity in place of sq. Its
-capsules are means of votes, so that lengths say nothing, and activations are left to a head.
+Mode "weighted" is our reconstruction for poses: the same with the identity instead of sq. Its
+capsules are means of votes, so their lengths carry no information, and activations are up to a
+head.
 """
 
 import torch
@@ -46,12 +47,13 @@ def frms_route(
 
     Args:
         votes: The vote of every child for every parent.
-        activations: How much each child counts; None for 1.
-        iterations: Times that parents are computed (T).
-        mode: "coauthor" squashes, and gives lengths below 1 as activations; "weighted" does not.
+        activations: Weights of the children; None for 1.
+        iterations: Number of iterations (T).
+        mode: "coauthor" squashes and returns lengths below 1 as activations; "weighted" does not.
 
     Returns:
-        Parents, their lengths (None for "weighted"), and the couplings c [B, I, J, ...].
+        Parents, their lengths (None for "weighted"), and the coupling coefficients c
+        [B, I, J, ...].
     """
     check_frms(iterations, mode)
     logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
@@ -67,22 +69,22 @@ def frms_route(
 
 
 def mean_of_votes(coupling: Tensor, votes: Tensor, activations: Tensor | None) -> Tensor:
-    """The mean of the votes for each parent, weighted by couplings and children's activations."""
+    """Mean of the votes for each parent, weighted by coupling coefficients and activations."""
     weights = coupling if activations is None else coupling * activations.unsqueeze(2)
-    # Children that all count nothing give a capsule of zeros.
+    # If all weights are zero, the capsule is zero.
     return weighted_votes(weights / (weights.sum(1, keepdim=True) + SMALLEST), votes)
 
 
 def squared_distances(votes: Tensor, capsules: Tensor) -> Tensor:
-    """Squared distance of every vote to its parent [B, I, J, *positions]."""
-    # Written out: from squares and inner products, large votes would leave only rounding errors.
+    """Squared distance of every vote from its parent [B, I, J, *positions]."""
+    # Not expanded into squares and inner products: large votes would cancel to rounding errors.
     return (votes - capsules.unsqueeze(1)).square().sum(3)
 
 
 def squashed_distances(votes: Tensor, capsules: Tensor) -> Tensor:
-    """The same after `squash_half` of the votes, which are not copied for it."""
+    """The same after `squash_half` of the votes, without copying them."""
     squares = torch.einsum("bijd...,bijd...->bij...", votes, votes)
-    # sq(u) = scale u; all lengths are below 1, so that the expanded square loses nothing.
+    # sq(u) = scale u; all lengths are below 1, so the expanded square is accurate.
     scale = (squares + SMALLEST).sqrt() / (0.5 + squares + SMALLEST)
     products = agreement(votes, capsules)
     own = capsules.square().sum(2).unsqueeze(1)
@@ -90,21 +92,21 @@ def squashed_distances(votes: Tensor, capsules: Tensor) -> Tensor:
 
 
 def check_frms(iterations: int, mode: str) -> None:
-    """Refuse options that make no routing."""
+    """Raise an error for invalid options."""
     at_least("iterations", iterations, 1)
     if mode not in MODES:
         raise ValueError(unknown("mode", mode, MODES))
 
 
 class FRMSRouting(Routing):
-    """FRMS as a module, without learned numbers.
+    """FRMS as a module, without learnable parameters.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
-        iterations: Times that parents are computed.
-        mode: "coauthor" or, our reconstruction for poses, "weighted".
+        children: Number of children that vote for a parent (I).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
+        iterations: Number of iterations.
+        mode: "coauthor" or "weighted" (our reconstruction for poses).
     """
 
     takes_activations = True
@@ -117,5 +119,5 @@ class FRMSRouting(Routing):
         self.iterations, self.mode = iterations, mode
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `frms_route`."""
+        """Apply `frms_route`."""
         return frms_route(votes, activations, iterations=self.iterations, mode=self.mode)

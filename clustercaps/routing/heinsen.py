@@ -1,4 +1,4 @@
-"""Routing by expectation, use and maximisation: parents cost something to feed and to ignore.
+"""Heinsen's routing: EM with learned benefits and costs of using or ignoring a child.
 
 Heinsen, "An algorithm for routing capsules in all domains", 2019 (arXiv 1911.00792).
 
@@ -6,11 +6,10 @@ Heinsen, "An algorithm for routing capsules in all domains", 2019 (arXiv 1911.00
     R_i.   = softmax over parents of log sigmoid(a_j) + log N(u_ij; mu_j, sigma_j^2)
     use    D_ij = sigmoid(a_i) R_ij,   ignore  D'_ij = sigmoid(a_i) - D_ij
     a_j    = sum_i beta_ij D_ij - sum_i beta'_ij D'_ij              a logit
-    mu_j, sigma_j^2 = mean and variance of the votes, weighted by D_ij, for each number
+    mu_j, sigma_j^2 = mean and variance of the votes, weighted by D_ij, for each entry
 
-Activations are logits. beta is what a parent gains from data that it uses, beta' what it loses by
-data that it ignores; both are learned and start at 0. The normal densities leave out the constant
-of 2 pi, which the softmax cancels.
+Activations are logits. beta is the benefit of used data, beta' the cost of ignored data; both are
+learned and start at 0. The normal densities omit the constant with 2 pi, which the softmax cancels.
 """
 
 import torch
@@ -28,7 +27,7 @@ from clustercaps.routing.base import (
 )
 from clustercaps.utils.errors import at_least
 
-# Added to sums that are divided by, and to variances.
+# Added to divisors and to variances.
 EPS = 1e-5
 
 
@@ -45,14 +44,14 @@ def heinsen_route(
 
     Args:
         votes: The vote of every child for every parent.
-        activations: Of the children, as logits.
-        beta_use: Gain per unit of data used [I, J], or [1, J] shared by all children.
-        beta_ignore: Loss per unit of data ignored, of the same shape.
-        iterations: Times that parents are computed.
+        activations: Activations of the children, as logits.
+        beta_use: Benefit per unit of used data [I, J], or [1, J] shared by all children.
+        beta_ignore: Cost per unit of ignored data, of the same shape.
+        iterations: Number of iterations.
         eps: Added to sums of weights and to variances.
 
     Returns:
-        Parents (the means), their activations as logits, and the couplings R.
+        Parents (the means), their activations as logits, and the coupling coefficients R.
     """
     at_least("iterations", iterations, 1)
     more = [1] * (votes.ndim - 4)
@@ -68,7 +67,7 @@ def heinsen_route(
         if step < iterations - 1:
             distance = (votes - capsules.unsqueeze(1)).square()
             variance = weighted_votes(share, distance) + eps
-            # The normal density over all D numbers: squares of distances, and sizes of variances.
+            # Log of the normal density over all D entries, without constants.
             closeness = -agreement(distance, 0.5 / variance)
             prior = F.logsigmoid(scores) - 0.5 * variance.log().sum(2)
             coupling = (prior.unsqueeze(1) + closeness).softmax(2)
@@ -76,14 +75,14 @@ def heinsen_route(
 
 
 class HeinsenRouting(Routing):
-    """Heinsen's routing as a module with its learned gains and losses.
+    """Heinsen's routing as a module, with learnable benefits and costs.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
-        iterations: Times that parents are computed.
-        shared: One gain and one loss per parent, whatever the child.
+        children: Number of children that vote for a parent (I).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
+        iterations: Number of iterations.
+        shared: Share benefit and cost among all children of a parent.
     """
 
     takes_activations = True
@@ -100,7 +99,7 @@ class HeinsenRouting(Routing):
         self.beta_ignore = nn.Parameter(torch.zeros(shape))
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `heinsen_route`."""
+        """Apply `heinsen_route`."""
         assert activations is not None
         return heinsen_route(
             votes, activations, self.beta_use, self.beta_ignore, iterations=self.iterations

@@ -1,18 +1,19 @@
-"""Inverted dot-product attention: parents compete for every child by how well its vote fits them.
+"""Inverted dot-product attention: parents compete for every child by agreement with its vote.
 
 Tsai, Srivastava, Goh and Salakhutdinov, "Capsules with inverted dot-product attention routing",
 ICLR 2020.
 
     r_ij = 1 / J                                        first iteration
-    r_i. = softmax over parents of <p_j, u_ij> / sqrt(D) with the parents p_j of the one before
-    p_j  = LN(sum_i r_ij u_ij)                          layer norm over the D numbers of a capsule
+    r_i. = softmax over parents of <p_j, u_ij> / sqrt(D) with p_j of the previous iteration
+    p_j  = LN(sum_i r_ij u_ij)                          layer norm over the D entries of a capsule
 
-There are no activations: the norm is the only non-linearity, and it is left out for D = 1, where it
+There are no activations: the norm is the only nonlinearity, and it is omitted for D = 1, where it
 would give 0. Its scale and shift are shared by all parents of a layer.
 
-Two ways to iterate a stack of layers. Sequential: each layer repeats its own update before the next
-one starts. Concurrent, the authors' choice: after a first pass with equal couplings, all layers
-update at once, again and again, each from the children and the parents (`query`) of the last pass.
+A stack of layers can be iterated in two ways. Sequential: each layer finishes its own iterations
+before the next one starts. Concurrent, the authors' choice: after a first pass with equal coupling
+coefficients, all layers update simultaneously, each from the children and the parents (`query`) of
+the previous pass.
 """
 
 import math
@@ -32,14 +33,13 @@ EPS = 1e-5
 def attend(
     votes: Votes, query: Parents | None
 ) -> tuple[Parents, Float[Tensor, "batch children parents *positions"]]:
-    """Sum of the votes weighted by their couplings, before the norm, and the couplings.
+    """Sum of the votes weighted by their coupling coefficients, before the norm, and the latter.
 
-    Every child is on its own here, so sums of parts of the children add up to the sum of all.
+    Children are independent here, so sums over parts of the children can be added up.
 
     Args:
         votes: The vote of every child for every parent.
-        query: The parents that the votes are compared with; all parents get an equal share of
-            every child without them.
+        query: The parents to compare the votes with; None for equal coupling coefficients.
     """
     if query is None:
         shape = (*votes.shape[:3], *votes.shape[4:])
@@ -55,11 +55,11 @@ def norm_capsules(
     bias: Float[Tensor, " dim"] | None = None,
     eps: float = EPS,
 ) -> Parents:
-    """Layer norm of every capsule; capsules of one number are left as they are."""
+    """Layer norm of every capsule; capsules of dimension 1 are unchanged."""
     if capsules.shape[2] == 1:
         return capsules
-    # Written out, because `layer_norm` wants its axis last: moving it there and back would copy
-    # the capsules twice.
+    # Not `layer_norm`, which needs its axis last: moving it there and back would copy the capsules
+    # twice.
     wide = capsules.to(wide_dtype(capsules.dtype))
     centred = wide - wide.mean(2, keepdim=True)
     normed = centred * (centred.square().mean(2, keepdim=True) + eps).rsqrt()
@@ -84,16 +84,15 @@ def inverted_attention_route(
 
     Args:
         votes: The vote of every child for every parent.
-        query: Parents that the first iteration compares the votes with. Without it the first
-            iteration has equal couplings. Concurrent routing is one iteration with the parents of
-            the pass before.
+        query: Parents for the first iteration; None for equal coupling coefficients. Concurrent
+            routing is one iteration with the parents of the previous pass.
         iterations: Updates of the parents from the same votes.
         weight: Scale of the layer norm.
         bias: Shift of the layer norm.
         eps: Added to the variance by the layer norm.
 
     Returns:
-        Parents and their couplings in the last iteration; there are no activations.
+        Parents and the coupling coefficients of the last iteration; there are no activations.
     """
     at_least("iterations", iterations, 1)
     for _ in range(iterations):
@@ -104,13 +103,13 @@ def inverted_attention_route(
 
 
 class InvertedAttentionRouting(Routing):
-    """Inverted attention as a module, iterated within the layer (sequential routing).
+    """Inverted attention as a module, iterated within the layer (sequential).
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
-        iterations: Times that parents are computed; the first has equal couplings.
+        children: Number of children that vote for a parent (I).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
+        iterations: Number of iterations; the first has equal coupling coefficients.
         norm: Learn scale and shift of the layer norm.
     """
 
@@ -120,13 +119,13 @@ class InvertedAttentionRouting(Routing):
         super().__init__(children, parents, dim)
         at_least("iterations", iterations, 1)
         self.iterations = iterations
-        # One number has no norm, and so nothing to learn.
+        # Capsules of dimension 1 have no norm.
         learned = norm and dim > 1
         self.weight = nn.Parameter(torch.ones(dim)) if learned else None
         self.bias = nn.Parameter(torch.zeros(dim)) if learned else None
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `inverted_attention_route`."""
+        """Apply `inverted_attention_route`."""
         return inverted_attention_route(
             votes, iterations=self.iterations, weight=self.weight, bias=self.bias
         )

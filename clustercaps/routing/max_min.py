@@ -1,21 +1,22 @@
-"""Max-min routing: dynamic routing with couplings stretched over the whole range of 0 to 1.
+"""Max-min routing: dynamic routing with coupling coefficients rescaled to the range 0 to 1.
 
 Zhao, Kleinhans, Sandhu, Patel and Unnikrishnan, "Capsule networks with max-min normalization",
-arXiv 1903.09662, 2019. The softmax of dynamic routing keeps couplings near 1 / parents and makes
-them share a sum of 1; here the highest logit gets q and the lowest p, whatever the others:
+arXiv 1903.09662, 2019. The softmax of dynamic routing keeps coupling coefficients near 1 / parents
+and makes them sum to 1; here the highest logit gets q and the lowest p, whatever the others:
 
-    b_ij = 0,  c_ij = q                                         for every image anew
+    b_ij = 0,  c_ij = q                                         for every image
     repeat T times:
-        from the second time on:
+        from the second iteration on:
             c_ij = p + (b_ij - min b) / (max b - min b) (q - p)
         v_j  = squash(sum_i c_ij u_ij)
         b_ij = b_ij + <u_ij, v_j>
 
-The paper does not say clearly along which axis the smallest and the largest are taken. "parents",
-for each child, takes the place of the softmax and is the default; "children", for each parent, is
-the other reading. Logits that are all equal are what routing starts from, and count q.
+The paper does not clearly state the axis of min and max. "parents", for each child, replaces the
+softmax and is the default; "children", for each parent, is the other reading. If all logits are
+equal, as in the first iteration, all coefficients are q.
 
-Votes then add up with weights near 1, not near 1 / parents: start their matrices ten times smaller.
+Votes are then summed with weights near 1, not near 1 / parents: use ten times smaller initial
+weights.
 """
 
 import torch
@@ -40,13 +41,14 @@ def max_min_route(
 
     Args:
         votes: The vote of every child for every parent.
-        iterations: Times that parents are computed (T).
-        axis: What the smallest and the largest logit are of: "parents" or "children".
-        lower: Coupling of the smallest logit (p).
-        upper: Coupling of the largest logit, and of all in the first iteration (q).
+        iterations: Number of iterations (T).
+        axis: Axis of min and max: "parents" or "children".
+        lower: Coefficient of the smallest logit (p).
+        upper: Coefficient of the largest logit, and of all in the first iteration (q).
 
     Returns:
-        Parents whose lengths, below 1, are their activations, and the couplings [B, I, J, ...].
+        Parents, their lengths, below 1, as activations, and the coupling coefficients
+        [B, I, J, ...].
     """
     check_max_min(iterations, axis, lower, upper)
     logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
@@ -61,19 +63,19 @@ def max_min_route(
 
 
 def max_min(logits: Tensor, dim: int) -> Tensor:
-    """Logits stretched to 0 for the smallest along an axis and 1 for the largest; 1 if all tie."""
+    """Logits rescaled to 0 for the smallest and 1 for the largest along an axis; 1 if all equal."""
     low, high = logits.amin(dim, keepdim=True), logits.amax(dim, keepdim=True)
-    # What rounding alone makes of equal logits is a tie as well.
+    # Logits that differ only by rounding errors are treated as equal.
     rounding = 8 * torch.finfo(logits.dtype).eps * torch.maximum(low.abs(), high.abs())
-    # Below the smallest value here, the slope of the quotient is no longer finite.
+    # Below this minimum, the gradient of the quotient is no longer finite.
     apart = (high - low) > rounding.clamp(min=1e-20)
-    # A safe divisor before the choice: the branch not taken must not give NaN gradients.
+    # A safe divisor: the branch that is not taken must not give NaN gradients.
     stretched = (logits - low) / torch.where(apart, high - low, 1)
     return torch.where(apart, stretched, 1)
 
 
 def check_max_min(iterations: int, axis: str, lower: float, upper: float) -> None:
-    """Refuse options that make no routing."""
+    """Raise an error for invalid options."""
     at_least("iterations", iterations, 1)
     if axis not in AXES:
         raise ValueError(unknown("axis", axis, AXES))
@@ -82,16 +84,16 @@ def check_max_min(iterations: int, axis: str, lower: float, upper: float) -> Non
 
 
 class MaxMinRouting(Routing):
-    """Max-min routing as a module, without learned numbers.
+    """Max-min routing as a module, without learnable parameters.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
-        iterations: Times that parents are computed.
-        axis: What the smallest and the largest logit are of: "parents" or "children".
-        lower: Coupling of the smallest logit.
-        upper: Coupling of the largest logit.
+        children: Number of children that vote for a parent (I).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
+        iterations: Number of iterations.
+        axis: Axis of min and max: "parents" or "children".
+        lower: Coefficient of the smallest logit.
+        upper: Coefficient of the largest logit.
     """
 
     competes_over = None
@@ -111,7 +113,7 @@ class MaxMinRouting(Routing):
         self.iterations, self.axis, self.lower, self.upper = iterations, axis, lower, upper
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `max_min_route`."""
+        """Apply `max_min_route`."""
         return max_min_route(
             votes,
             iterations=self.iterations,

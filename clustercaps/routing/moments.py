@@ -1,4 +1,4 @@
-"""What routings that fit Gaussians ask of their votes, without keeping anything of the votes' size.
+"""Moments of votes for routings that fit Gaussians, without saving tensors of the votes' size.
 
 With weights w_i of the children, a mean m and precisions p of the parents,
 
@@ -6,13 +6,12 @@ With weights w_i of the children, a mean m and precisions p of the parents,
     weighted_squares   q_d = sum_i w_i (V_id - m_d)^2
     weighted_distance  r_i = sum_d p_d (V_id - m_d)^2
 
-Left to autograd, each keeps one to three tensors as large as the votes in every iteration. Here
-only the arguments are kept, and gradients are in closed form (gradients of gradients are left to
-autograd and the plain formulas). With the gradient g of the result,
-the last two are derivatives of one expression, F = sum_id a_i b_d (V_id - m_d)^2, where a is w or g
-and b is g or p; from F follow the gradients of the other of the two, of V and of m. A few images
-are worked on at a time, in memory that all of them share: asking the system for fresh memory takes
-longer than the arithmetic.
+Autograd would save one to three tensors of the size of the votes for each, in every iteration. Here
+only the arguments are saved, and gradients are in closed form (double backward uses autograd on the
+plain formulas). With the gradient g of the result, the last two are derivatives of one expression,
+F = sum_id a_i b_d (V_id - m_d)^2, where a is w or g and b is g or p; the gradients with respect to
+the other of the two, V and m follow from F. A few images are processed at a time in a shared
+buffer: allocating new memory would take longer than the arithmetic.
 """
 
 from collections.abc import Iterator
@@ -27,13 +26,13 @@ from clustercaps.utils.derivatives import plain_gradients, wants_graph
 from clustercaps.utils.tracing import plain_only
 
 Votes = Float[Tensor, "batch children parents dim *positions"]
-# Numbers of every pair of child and parent, and numbers of every parent.
+# Values per pair of child and parent, and values per parent.
 PerPair = Float[Tensor, "batch children parents *positions"]
 PerParent = Float[Tensor, "batch parents dim *positions"]
 
 # Axes of the votes.
 CHILDREN, DIMS = 1, 3
-# Votes worked on at a time, in bytes.
+# Size of the votes that are processed at a time, in bytes.
 CHUNK = 4 * 2**20
 
 
@@ -69,7 +68,7 @@ class WeightedSum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Of w_i: sum_d g_d V_id; of V_id: w_i g_d."""
+        """For w_i: sum_d g_d V_id; for V_id: w_i g_d."""
         weights, votes = ctx.saved_tensors
         if wants_graph(gradient):
             return plain_gradients(_plain_sum, (weights, votes), gradient, ctx.needs_input_grad)
@@ -78,18 +77,18 @@ class WeightedSum(torch.autograd.Function):
 
 
 class WeightedSquares(torch.autograd.Function):
-    """`weighted_squares`, a sum over children, and `weighted_distance`, a sum over dims."""
+    """`weighted_squares`, a sum over children, and `weighted_distance`, a sum over dimensions."""
 
     @staticmethod
     def forward(ctx: Any, factor: Tensor, votes: Tensor, mean: Tensor, over: int) -> Tensor:
-        """The sum of factor (V - m)^2 over an axis; the factor lacks the other of the two axes."""
+        """The sum of factor (V - m)^2 over an axis; the factor lacks the other axis."""
         ctx.save_for_backward(factor, votes, mean)
         ctx.over = over
         return _sum_squares(votes, mean, factor.unsqueeze(CHILDREN + DIMS - over), over)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """F with the factor and the gradient for a and b."""
+        """Differentiate F, with the factor and the gradient as a and b."""
         factor, votes, mean = inputs = ctx.saved_tensors
         if wants_graph(gradient):
             plain = partial(_plain_squares, over=ctx.over)
@@ -126,13 +125,13 @@ def _sum_squares(votes: Tensor, mean: Tensor, factor: Tensor, over: int) -> Tens
 def _differentiate(
     votes: Tensor, mean: Tensor, given: Tensor, other: Tensor, over: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of F for one of its factors, for the votes and for the mean.
+    """Gradients of F with respect to one of its factors, the votes and the mean.
 
     Args:
         votes: V.
         mean: m.
-        given: The factor that is not differentiated, with an axis for what it does not depend on.
-        other: The factor that is, likewise.
+        given: The constant factor, with a singleton axis for what it does not depend on.
+        other: The differentiated factor, likewise.
         over: The axis that `other` does not depend on.
     """
     of_votes = torch.empty_like(votes)
@@ -146,7 +145,7 @@ def _differentiate(
 
 
 def _chunks(votes: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Room for the votes of some images, and these images of every tensor."""
+    """A buffer for the votes of a few images, and the slices of every tensor for these images."""
     size = max(1, CHUNK // max(1, votes[:1].numel() * votes.element_size()))
     room = torch.empty_like(votes[:size])
     for parts in zip(*(tensor.split(size) for tensor in tensors), strict=True):
@@ -154,5 +153,5 @@ def _chunks(votes: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def _plain() -> bool:
-    """A compiler fuses the plain formulas itself."""
+    """Whether to use the plain formulas, which a compiler fuses itself."""
     return torch.compiler.is_compiling() or plain_only()

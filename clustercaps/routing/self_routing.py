@@ -1,4 +1,4 @@
-"""Self-routing: every child decides by itself, from its pose alone, which parents it belongs to.
+"""Self-routing: the pose of every child alone determines its coupling coefficients.
 
 Hahn, Pyeon and Kim, "Self-routing capsule networks", NeurIPS 2019.
 
@@ -6,8 +6,8 @@ Hahn, Pyeon and Kim, "Self-routing capsule networks", NeurIPS 2019.
     a_j  = sum_i c_ij a_i / sum_i a_i                   so the a_j sum to 1
     v_j  = sum_i c_ij a_i u_ij / sum_i c_ij a_i
 
-No agreement, no iterations: a mixture of experts with as many gates as there are children. W and b
-start at 0, which is an equal share for all parents.
+No agreement, no iterations: a mixture of experts with one gate per child. W and b start at 0, which
+gives equal coupling coefficients.
 """
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from clustercaps.routing.base import ChildActivations, ChildPoses, Routed, Routing, Votes
 from clustercaps.utils.errors import at_least
 
-# Added to sums of activations that are divided by: a place without any gives zeros.
+# Added to sums of activations in divisors: positions without activations give zeros.
 EPS = 1e-6
 Coupling = Float[Tensor, "batch children parents *positions"]
 
@@ -27,7 +27,7 @@ def self_coupling(
     weight: Float[Tensor, "children parents in_dim"],
     bias: Float[Tensor, "children parents"],
 ) -> Coupling:
-    """The share of every child that each parent gets, from the poses of the children."""
+    """Coupling coefficients from the poses of the children."""
     shift = bias.view(1, *bias.shape, *[1] * (poses.ndim - 3))
     return (torch.einsum("ije,bie...->bij...", weight, poses) + shift).softmax(2)
 
@@ -35,7 +35,7 @@ def self_coupling(
 def parent_activations(
     coupling: Coupling, activations: ChildActivations, eps: float = EPS
 ) -> Float[Tensor, "batch parents *positions"]:
-    """The share of all activations that reaches each parent; the shares sum to 1."""
+    """The share of the total activation that each parent receives; shares sum to 1."""
     reached = torch.einsum("bij...,bi...->bj...", coupling, activations)
     return reached / (activations.sum(1).unsqueeze(1) + eps)
 
@@ -48,18 +48,18 @@ def self_route(
     bias: Float[Tensor, "children parents"],
     eps: float = EPS,
 ) -> Routed:
-    """Route votes [B, I, J, D, *positions] by what the children's poses say.
+    """Route votes [B, I, J, D, *positions] by the poses of the children.
 
     Args:
         votes: The vote of every child for every parent.
-        activations: How sure each child is that it exists, in [0, 1].
-        poses: The children's poses [B, I, in_dim, *positions], before they became votes.
-        weight: Reads the scores of the parents from a pose (W).
+        activations: Activations of the children, in [0, 1].
+        poses: Poses of the children [B, I, in_dim, *positions].
+        weight: Weights of the scores (W).
         bias: Added to the scores (b).
         eps: Added to sums of activations before division.
 
     Returns:
-        Parents, their activations, which sum to 1 over the parents, and the couplings.
+        Parents, their activations, which sum to 1 over the parents, and the coupling coefficients.
     """
     coupling = self_coupling(poses, weight, bias)
     used = coupling * activations.unsqueeze(2)
@@ -69,13 +69,13 @@ def self_route(
 
 
 class SelfRouting(Routing):
-    """Self-routing as a module with the learned gates of its children.
+    """Self-routing as a module, with learnable gates.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
-        in_dim: Numbers in a child's pose; `dim` unless given.
+        children: Number of children that vote for a parent (I).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
+        in_dim: Dimension of a child's pose; `dim` by default.
         eps: Added to sums of activations before division.
     """
 
@@ -93,12 +93,12 @@ class SelfRouting(Routing):
         self.bias = nn.Parameter(torch.zeros(children, parents))
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `self_route`."""
+        """Apply `self_route`."""
         assert activations is not None
         assert poses is not None
         if poses.shape[2] != self.in_dim:
             raise ValueError(
-                f"SelfRouting expects poses of {self.in_dim} numbers, got shape "
+                f"SelfRouting expects poses of dimension {self.in_dim}, got shape "
                 f"{tuple(poses.shape)}; build it with in_dim={poses.shape[2]}"
             )
         return self_route(votes, activations, poses, self.weight, self.bias, self.eps)

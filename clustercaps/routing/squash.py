@@ -1,14 +1,14 @@
-"""Lengths and squashes of capsules that are finite, with finite gradients, also at zero."""
+"""Lengths and squash functions of capsules, with finite values and gradients also at zero."""
 
 import torch
 from torch import Tensor
 
-# Added to squared lengths: the square root has no slope at exactly zero.
+# Added to squared lengths: the square root has no gradient at exactly zero.
 SMALLEST = 1e-8
 
 
 def length(capsules: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
-    """Euclidean length along an axis; its gradient at a capsule of zeros is zero, not NaN."""
+    """Euclidean length along an axis; its gradient at a zero capsule is zero, not NaN."""
     return (capsules.square().sum(dim, keepdim=keepdim) + SMALLEST).sqrt()
 
 
@@ -20,7 +20,7 @@ def squash(capsules: Tensor, dim: int = -1) -> Tensor:
 
 
 def squash_unsquared(capsules: Tensor, dim: int = -1) -> Tensor:
-    """The form n / (1 + n) that the paper on cluster routing prints for dynamic routing."""
+    """The form n / (1 + n) that the cluster routing paper prints for dynamic routing."""
     return capsules / (1 + length(capsules, dim, keepdim=True))
 
 

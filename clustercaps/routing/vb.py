@@ -1,9 +1,9 @@
-"""Variational Bayes routing: as EM routing, with priors that keep a parent from collapsing.
+"""Variational Bayes routing: like EM routing, with priors that keep parents from collapsing.
 
 Ribeiro, Leontidis and Kollias, "Capsule routing via variational Bayes", AAAI 2020, in its form with
 diagonal precisions. Parents are the components of a Gaussian mixture with a Dirichlet prior
-(alpha_0) on their shares and a Gaussian-Wishart prior (m_0, kappa_0, Psi_0, nu_0) on their means
-and precisions. With a_i = sigmoid(logit of child i), h over the D numbers of a vote V_ij:
+(alpha_0) on the mixing weights and a Gaussian-Wishart prior (m_0, kappa_0, Psi_0, nu_0) on means
+and precisions. With a_i = sigmoid(logit of child i), and h over the D entries of a vote V_ij:
 
     R_ij = 1 / J
     repeat T times:
@@ -19,9 +19,9 @@ and precisions. With a_i = sigmoid(logit of child i), h over the D numbers of a 
     entropy      H_j = D/2 ln(2 pi e) - ln|L|_j / 2
     activation   logit_j = beta_a_j - (exp(ln pi_j) H_j + beta_u_j)
 
-The paper writes S with the mean of the votes, sum_i r V / N; around m it is the same number, and
-has no division by N, which is 0 where all children are off. The authors normalise poses and logits
-over the batch afterwards: that is the layer's part.
+The paper writes S with the mean of the votes, sum_i r V / N; the form around m is equal, without a
+division by N, which is 0 if all children are inactive. Normalising poses and logits over the batch,
+as the authors do afterwards, is up to the layer.
 """
 
 import math
@@ -55,17 +55,18 @@ def vb_route(
         activations: Logits of the children's activations [B, I, *positions].
         beta_u: Subtracted from the logit of each parent [J].
         beta_a: Added to the logit of each parent [J].
-        iterations: Times that parents are fitted (T).
-        alpha: Votes that every parent has in advance (Dirichlet prior).
-        mean: Where parents are expected (m_0).
-        kappa: How many votes that expectation is worth.
-        scale: Scale of the prior precision (Psi_0), the same for all numbers.
+        iterations: Number of iterations (T).
+        alpha: Concentration of the Dirichlet prior, in votes per parent.
+        mean: Prior mean of the parents (m_0).
+        kappa: Strength of the prior mean, in votes.
+        scale: Scale of the prior precision (Psi_0), the same for all entries.
         nu: Degrees of freedom of the prior precision, more than D - 1; D + 1 by default.
-        compete: Log couplings of logits, for parents that compete over positions as well.
+        compete: Maps logits to log coupling coefficients, for parents that also compete over
+            positions.
 
     Returns:
-        Means of the parents, logits of their activations, and the couplings R of the last
-        iteration.
+        Means of the parents, logits of their activations, and the coupling coefficients R of the
+        last iteration.
     """
     at_least("iterations", iterations, 1)
     dim, parents = votes.shape[3], votes.shape[2]
@@ -74,7 +75,7 @@ def vb_route(
     below = torch.arange(dim, dtype=votes.dtype, device=votes.device)
     below = below.view(1, 1, dim, *[1] * (votes.ndim - 4))
     present = activations.sigmoid().unsqueeze(2)
-    # As in the authors' code, the first couplings are shared among types only.
+    # As in the released code, the initial coefficients are uniform over types only.
     coupling = torch.full_like(votes[:, :, :, 0], 1 / parents)
     for step in range(iterations):
         weights = coupling * present
@@ -99,30 +100,30 @@ def vb_route(
 
 
 def check_freedom(nu: float | None, dim: int) -> float:
-    """Degrees of freedom of the prior: D + 1 if none were asked for."""
+    """Degrees of freedom of the prior: D + 1 by default."""
     if nu is None:
         return dim + 1.0
     if nu <= dim - 1:
         raise ValueError(
-            f"nu must be more than dim - 1 = {dim - 1}, or the prior is no distribution; got {nu}"
+            f"nu must be greater than dim - 1 = {dim - 1} for a proper prior, got {nu}"
         )
     return nu
 
 
 class VBRouting(Routing):
-    """Variational Bayes routing as a module, with two learned numbers for every parent.
+    """Variational Bayes routing as a module, with two learnable parameters per parent.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parent types (J).
-        dim: Numbers in a parent capsule (D).
-        iterations: Times that parents are fitted.
-        alpha: Votes that every parent has in advance.
-        kappa: How many votes the expectation that a parent is at 0 is worth.
+        children: Number of children that vote for a parent (I).
+        parents: Number of parent types (J).
+        dim: Dimension of a parent capsule (D).
+        iterations: Number of iterations.
+        alpha: Concentration of the Dirichlet prior, in votes per parent.
+        kappa: Strength of the prior mean 0, in votes.
         scale: Scale of the prior precision.
         nu: Degrees of freedom of the prior precision; dim + 1 by default.
-        compete: Who competes for a child: the `Windows` of a convolutional layer; by default the
-            parents of the same position.
+        compete: Which parents compete for a child: the `Windows` of a convolutional layer; by
+            default the parents of the same position.
     """
 
     takes_activations = True
@@ -152,7 +153,7 @@ class VBRouting(Routing):
         self.beta_a = nn.Parameter(torch.zeros(parents))
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `vb_route`."""
+        """Apply `vb_route`."""
         assert activations is not None
         return vb_route(
             votes,

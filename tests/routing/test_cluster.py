@@ -96,7 +96,7 @@ def test_module_equals_function() -> None:
     torch.testing.assert_close(routed.coupling[:, ::4] * 4, weights)
     # What the coupling means: capsules are the votes, weighted by it.
     torch.testing.assert_close((routed.coupling * votes).sum(1), capsules)
-    with pytest.raises(ValueError, match="do not fall into clusters of 5"):
+    with pytest.raises(ValueError, match="cannot be divided into clusters of 5"):
         ClusterRouting(12, 3, 5, votes_per_cluster=5)
 
 

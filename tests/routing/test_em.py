@@ -155,5 +155,5 @@ def test_bad_options_are_refused() -> None:
         create_routing("em", 2, 2, 2, iterations=0)
     with pytest.raises(ValueError, match="final_lambda must be positive"):
         create_routing("em", 2, 2, 2, final_lambda=0.0)
-    with pytest.raises(ValueError, match="3 iterations need as many lambdas, got 1"):
+    with pytest.raises(ValueError, match="3 iterations need 3 lambdas, got 1"):
         em_route(VOTES, ACTIVATIONS, BETA_U, BETA_A, lambdas=[1.0])

@@ -64,7 +64,7 @@ def test_gradcheck() -> None:
 
 def test_poses_of_another_size_are_named() -> None:
     routing = create_routing("self_routing", 5, 3, 4, in_dim=6)
-    with pytest.raises(ValueError, match=r"expects poses of 6 numbers.*in_dim=2"):
+    with pytest.raises(ValueError, match=r"expects poses of dimension 6.*in_dim=2"):
         routing(torch.ones(1, 5, 3, 4), torch.ones(1, 5), torch.ones(1, 5, 2))
-    with pytest.raises(ValueError, match="needs the children's poses"):
+    with pytest.raises(ValueError, match="needs the poses of the children"):
         routing(torch.ones(1, 5, 3, 4))

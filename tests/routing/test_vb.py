@@ -89,7 +89,7 @@ def test_gradcheck() -> None:
 
 
 def test_bad_priors_are_refused() -> None:
-    with pytest.raises(ValueError, match="nu must be more than dim - 1 = 3"):
+    with pytest.raises(ValueError, match="nu must be greater than dim - 1 = 3"):
         create_routing("vb", 2, 2, 4, nu=3.0)
     with pytest.raises(ValueError, match="kappa must be positive"):
         create_routing("vb", 2, 2, 4, kappa=0.0)

@@ -25,7 +25,7 @@ class HeinsenCapsules(nn.Module):
         children: Children.
         parents: Parents.
         side: Rows and columns of a pose.
-        iterations: Times that parents are computed.
+        iterations: Number of iterations.
         shared: One matrix, shift, gain and loss for every parent, whatever the child.
     """
 
@@ -65,7 +65,7 @@ class HeinsenNet(ImageClassifier):
         types: Capsules at every position.
         parents: Capsules between the two routings.
         side: Rows and columns of a pose.
-        iterations: Times that parents are computed.
+        iterations: Number of iterations.
         checkpoint: Save memory in training: the first routing, whose votes are large, takes one
             image at a time and is computed a second time for the gradients.
     """

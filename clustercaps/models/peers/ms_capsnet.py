@@ -163,9 +163,9 @@ class RoutingOverChildren(Routing):
     """`route_over_children` as a module.
 
     Args:
-        children: Children that vote for a parent (I).
-        parents: Parents (J).
-        dim: Numbers in a parent capsule (D).
+        children: Number of children that vote for a parent (I).
+        parents: Number of parents (J).
+        dim: Dimension of a parent capsule (D).
         iterations: Times that couplings are computed.
     """
 
@@ -177,7 +177,7 @@ class RoutingOverChildren(Routing):
         self.iterations = iterations
 
     def route(self, votes: Tensor, activations: Tensor | None, poses: Tensor | None) -> Routed:
-        """Mirror of `route_over_children`."""
+        """Apply `route_over_children`."""
         return route_over_children(votes, self.iterations)
 
 

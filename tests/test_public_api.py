@@ -32,11 +32,12 @@ PUBLIC = {
         star_route vb_route vote_statistics
     """,
     "clustercaps.layers": """
-        BasicBlock CapsuleActivation CapsuleBatchNorm CapsuleConv2d CapsuleLayerNorm ClassProcesses
-        ClusterCapsules2d ConvolutionalDecoder CoordinateAddition DenseDecoder
-        FullyConnectedDecoder InvertedCapsules InvertedCapsules2d MapNorm MatrixClassCapsules
-        MatrixConvCapsules MatrixLayer MatrixVotes PrimaryCapsules PrimaryMatrixCapsules
-        ResNetFront ResNetStem RoutingTrace UpsamplingDecoder VectorVotes Windows cut_windows
+        AttentionCapsules2d BasicBlock CapsuleActivation CapsuleBatchNorm CapsuleConv2d
+        CapsuleLayerNorm ClassProcesses ClusterCapsules2d ConvolutionalDecoder CoordinateAddition
+        DenseDecoder FullyConnectedDecoder HeinsenCapsules InvertedCapsules InvertedCapsules2d
+        MapNorm MatrixClassCapsules MatrixConvCapsules MatrixLayer MatrixVotes PrimaryCapsules
+        PrimaryMatrixCapsules ResNetFront ResNetStem RoutingTrace SelfRoutingCapsules2d
+        SelfRoutingClasses UpsamplingDecoder VectorVotes Windows cut_windows
     """,
     "clustercaps.losses": """
         centripetal_loss gaussian_kl margin_loss mask_capsules negative_elbo reconstruction_loss

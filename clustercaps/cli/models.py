@@ -239,7 +239,7 @@ def memory_line(name: str, preset: "Preset") -> str:
     from clustercaps.models import create_model, memory_estimate
 
     data = preset.data[0]
-    batch = preset.get_recipe(preset.default_recipe)["batch_size"]
+    batch = preset.get_recipe(preset.default_recipe, data)["batch_size"]
     with torch.device("meta"):
         model = create_model(name, **task_of(preset, data))
     size = memory_estimate(model, batch=batch)

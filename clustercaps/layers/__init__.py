@@ -1,11 +1,13 @@
 """Building blocks of capsule networks.
 
 Exports capsule layers (`ClusterCapsules2d`, `CapsuleConv2d` with any routing, matrix capsules,
-inverted dot-product attention), primary capsules, votes, windows, norms, activations, decoders,
-ResNet stems and Gaussian processes over class capsules.
+attention, inverted dot-product attention, self-routing, Heinsen's routing), primary capsules,
+votes, windows, norms, activations, decoders, ResNet stems and Gaussian processes over class
+capsules.
 """
 
 from clustercaps.layers.activation import CapsuleActivation
+from clustercaps.layers.attention import AttentionCapsules2d
 from clustercaps.layers.cluster import CapsuleConv2d, ClusterCapsules2d, RoutingTrace
 from clustercaps.layers.decoders import (
     ConvolutionalDecoder,
@@ -14,6 +16,7 @@ from clustercaps.layers.decoders import (
     UpsamplingDecoder,
 )
 from clustercaps.layers.gaussian_process import ClassProcesses
+from clustercaps.layers.heinsen import HeinsenCapsules
 from clustercaps.layers.inverted import CapsuleLayerNorm, InvertedCapsules, InvertedCapsules2d
 from clustercaps.layers.matrix import (
     CapsuleBatchNorm,
@@ -25,10 +28,12 @@ from clustercaps.layers.matrix import (
 from clustercaps.layers.norm import MapNorm
 from clustercaps.layers.primary import PrimaryCapsules
 from clustercaps.layers.resnet import BasicBlock, ResNetFront, ResNetStem
+from clustercaps.layers.self_routing import SelfRoutingCapsules2d, SelfRoutingClasses
 from clustercaps.layers.votes import CoordinateAddition, MatrixVotes, VectorVotes
 from clustercaps.layers.windows import Windows, cut_windows
 
 __all__ = [
+    "AttentionCapsules2d",
     "BasicBlock",
     "CapsuleActivation",
     "CapsuleBatchNorm",
@@ -40,6 +45,7 @@ __all__ = [
     "CoordinateAddition",
     "DenseDecoder",
     "FullyConnectedDecoder",
+    "HeinsenCapsules",
     "InvertedCapsules",
     "InvertedCapsules2d",
     "MapNorm",
@@ -52,6 +58,8 @@ __all__ = [
     "ResNetFront",
     "ResNetStem",
     "RoutingTrace",
+    "SelfRoutingCapsules2d",
+    "SelfRoutingClasses",
     "UpsamplingDecoder",
     "VectorVotes",
     "Windows",

@@ -10,6 +10,7 @@ import torch
 
 from clustercaps.layers.cluster import CapsuleConv2d
 from clustercaps.layers.inverted import InvertedCapsules2d
+from clustercaps.layers.self_routing import SelfRoutingClasses
 from clustercaps.models.affine import AffineCapsuleNet, AffineCNN
 from clustercaps.models.base import ImageClassifier
 from clustercaps.models.capsule_net import CapsuleNet
@@ -18,7 +19,6 @@ from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
 from clustercaps.models.packaged import pretrained_folder
 from clustercaps.models.peers import PEERS
 from clustercaps.models.peers.em_capsules import PAPER as EM_PAPER
-from clustercaps.models.peers.self_routing import SelfRoutingClasses
 from clustercaps.models.preset import CLUSTER_ROUTING_PAPER, Preset
 from clustercaps.models.pretrained import read_config
 from clustercaps.routing import Routing

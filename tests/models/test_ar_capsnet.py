@@ -3,9 +3,9 @@ import torch
 from torch import nn
 
 import clustercaps as cc
+from clustercaps.layers import AttentionCapsules2d
 from clustercaps.layers.padding import pad_same
 from clustercaps.models import TrainingBatch
-from clustercaps.models.peers.ar_capsnet import AttentionCapsules2d
 from clustercaps.models.registry import count_parameters
 
 TINY = {"width": 4, "types": 3, "primary_dim": 2, "dim": 4, "num_classes": 4, "img_size": 9}

@@ -3,7 +3,7 @@ import torch
 
 import clustercaps as cc
 from clustercaps.functional import heinsen_route
-from clustercaps.models.peers.heinsen import HeinsenCapsules
+from clustercaps.layers import HeinsenCapsules
 from clustercaps.models.registry import count_parameters
 
 TINY = {"width": 4, "types": 3, "parents": 4, "side": 2, "img_size": 14, "strides": [1, 2]}

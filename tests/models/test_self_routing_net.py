@@ -3,9 +3,9 @@ import torch
 from torch.nn import functional as F
 
 import clustercaps as cc
+from clustercaps.layers import SelfRoutingCapsules2d, SelfRoutingClasses
 from clustercaps.layers.resnet import BasicBlock
 from clustercaps.models import TrainingBatch
-from clustercaps.models.peers.self_routing import SelfRoutingCapsules2d, SelfRoutingClasses
 from clustercaps.models.registry import count_parameters
 
 TINY = {"width": 2, "blocks": 1, "types": 3, "dim": 4, "num_classes": 4, "img_size": 9}

@@ -1,0 +1,46 @@
+"""Capsule layers with Heinsen's routing.
+
+Heinsen, "An algorithm for routing capsules in all domains", arXiv 1911.00792, 2019.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from clustercaps.routing.base import Routed
+from clustercaps.routing.heinsen import HeinsenRouting
+
+
+class HeinsenCapsules(nn.Module):
+    """Votes by matrices and shifts, and Heinsen's routing.
+
+    Args:
+        children: Children.
+        parents: Parents.
+        side: Rows and columns of a pose.
+        iterations: Number of iterations.
+        shared: One matrix, shift, gain and loss for every parent, whatever the child.
+    """
+
+    def __init__(
+        self, children: int, parents: int, side: int, iterations: int, shared: bool
+    ) -> None:
+        super().__init__()
+        own = 1 if shared else children
+        self.weight = nn.Parameter(torch.randn(own, parents, side, side) / side)
+        self.bias = nn.Parameter(torch.zeros(own, parents, side, side))
+        self.routing = HeinsenRouting(children, parents, side * side, iterations, shared)
+
+    def forward(
+        self,
+        poses: Float[Tensor, "batch children rows columns"],
+        scores: Float[Tensor, "batch children"],
+    ) -> Routed:
+        """Children and their scores to parents and theirs."""
+        # In memory [B, parents, children, numbers]: the sums over children then need no copy.
+        if self.weight.shape[0] == 1:
+            votes = torch.einsum("bicd,jdh->bjich", poses, self.weight[0])
+        else:
+            votes = torch.einsum("bicd,ijdh->bjich", poses, self.weight)
+        votes = votes.contiguous() + self.bias.transpose(0, 1)
+        return self.routing(votes.flatten(3).transpose(1, 2), scores)

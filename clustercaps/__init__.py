@@ -1,15 +1,15 @@
-"""Capsule networks for PyTorch: non-iterative cluster routing and its relatives.
+"""Capsule networks for PyTorch: non-iterative cluster routing and related methods.
 
 - `cc.layers`: building blocks, such as `ClusterCapsules2d`, `CapsuleConv2d` and `PrimaryCapsules`
 - `cc.routing`: every routing, as a class (`EMRouting`) and as a function (`em_route`)
 - `cc.functional`: the same functions, and squashing, without parameters or modules
 - `cc.losses`: margin, spread, centripetal and reconstruction loss
-- `cc.models`: networks by name (`create_model`) and by class, and what a step of them needs
-- `cc.data`: datasets, their preparation and augmentation
-- `cc.training`: `train(settings, out)`, and what it leaves behind
-- `cc.testing`: checks for routings and layers of your own
+- `cc.models`: networks by name (`create_model`) and by class, and their memory estimates
+- `cc.data`: datasets, preprocessing and augmentation
+- `cc.training`: `train(settings, out)` and the files of a run
+- `cc.testing`: checks for your own routings and layers
 
-Names are imported on first use, so that `clustercaps --help` does not wait for torch.
+Names are imported on first use, so that `clustercaps --help` does not import torch.
 """
 
 from importlib import import_module

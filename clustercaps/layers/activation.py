@@ -1,7 +1,7 @@
-"""A non-linearity for whole capsules: an affine map of the capsule's numbers, then tanh.
+"""A nonlinearity for whole capsules: an affine map of the capsule, then tanh.
 
 Choi, Seo, Im and Kang, "Attention routing between capsules" (AR-CapsNet), ICCV workshops 2019:
-y_c = tanh(A_c z_c + b_c), with a matrix and a shift for every capsule type.
+y_c = tanh(A_c z_c + b_c), with a matrix and a bias for every capsule type.
 """
 
 import torch
@@ -23,8 +23,8 @@ def capsule_activation(
 
     Args:
         capsules: Capsules of several types, at any positions.
-        weight: A matrix for each type: rows are the numbers that come out.
-        bias: A shift for each type.
+        weight: One matrix per type; rows are outputs.
+        bias: One bias per type.
         residual: Added before the tanh, such as the capsules of the layer below.
     """
     shift = bias.view(1, *bias.shape, *[1] * (capsules.ndim - 3))
@@ -33,11 +33,11 @@ def capsule_activation(
 
 
 class CapsuleActivation(nn.Module):
-    """`capsule_activation` with learned matrices.
+    """`capsule_activation` with learnable parameters.
 
     Args:
-        types: Capsule types.
-        dim: Numbers in a capsule.
+        types: Number of capsule types.
+        dim: Capsule dimension.
     """
 
     def __init__(self, types: int, dim: int) -> None:

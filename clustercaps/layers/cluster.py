@@ -1,7 +1,7 @@
-"""A capsule layer: votes by one grouped convolution, routing, layer norm.
+"""A capsule layer: votes from one grouped convolution, routing, layer norm.
 
-Axes, everywhere: B batch, C capsule channels, D capsule dims, H W map, K votes of a cluster,
-I vote clusters that reach a parent (child channels x weight clusters per child).
+Axes: B batch, C capsule channels, D capsule dimension, H W feature map, K votes of a cluster,
+I vote clusters of a parent (child channels x weight clusters per child).
 """
 
 from typing import Literal, NamedTuple, overload
@@ -31,7 +31,7 @@ Capsules = Float[Tensor, "batch channels dim height width"]
 
 
 class RoutingTrace(NamedTuple):
-    """Everything a routing step computed, for figures and for students."""
+    """All intermediate results of a routing step."""
 
     votes: Float[Tensor, "batch clusters votes channels dim height width"]
     centroids: Float[Tensor, "batch clusters channels dim height width"]
@@ -40,31 +40,33 @@ class RoutingTrace(NamedTuple):
 
 
 class CapsuleConv2d(nn.Module):
-    """Convolutional capsule layer with any routing that takes votes from a neighbourhood.
+    """Convolutional capsule layer with any routing that needs only votes.
 
     Every child channel is read by `clusters` weight clusters. Each of them casts K = `votes` votes
-    for every parent capsule, from the neighbourhood below it. The routing weighs the centroids of
-    the votes into the parent; layer norm over (D, H, W), shared by the channels, finishes it.
+    for every parent capsule, from a window of the child's feature map. The routing combines the
+    centroids of the votes into the parent. Layer norm over (D, H, W), shared by the channels,
+    follows.
 
     Args:
-        in_channels: Child capsule channels. An image is one channel whose dim is its colours.
-        in_dim: Numbers in a child capsule.
+        in_channels: Child capsule channels. An image is one channel whose dimension is its number
+            of colour channels.
+        in_dim: Dimension of a child capsule.
         out_channels: Parent capsule channels.
         out_dim: Dimension of a parent capsule.
         votes: Votes in a cluster (the paper's K).
         clusters: Weight clusters per child channel (the paper's N).
-        kernel_size: Side of the neighbourhood that a vote sees.
-        stride: Step of the neighbourhood.
-        padding: Zeros around the child maps; `kernel_size // 2` unless given.
-        in_size: Height and width of the child maps. The norm has one learned scale and shift per
-            dim and position, so it needs to know them; without `in_size` it normalises without
-            learned numbers, and the layer takes maps of any size.
-        norm: Whether to end with layer norm.
+        kernel_size: Side of the window of a vote.
+        stride: Stride of the window.
+        padding: Zero padding of the child feature maps; `kernel_size // 2` by default.
+        in_size: Height and width of the child feature maps. The norm has one learnable scale and
+            shift per dimension and position, so it needs their size; without `in_size` the norm
+            has no learnable parameters, and the layer accepts feature maps of any size.
+        norm: Whether to apply layer norm.
         routing: A name from `clustercaps.list_routings()`. Routings other than "cluster" and
-            "uniform" see every vote as a child's; their learned numbers are in `router`.
+            "uniform" treat every vote as a child; their learnable parameters are in `router`.
         eps: Added to the variance of the votes.
         bias: Whether votes have a bias.
-        backend: How to compute it: "auto", or a name from `clustercaps.kernels.BACKENDS`.
+        backend: "auto", or a name from `clustercaps.kernels.BACKENDS`.
     """
 
     def __init__(
@@ -134,7 +136,7 @@ class CapsuleConv2d(nn.Module):
             self.norm = MapNorm(out_dim, map_size, device=device, dtype=dtype)
 
     def out_size(self, in_size: Size) -> tuple[int, int]:
-        """Height and width of the parent maps for child maps of that size."""
+        """Height and width of the parent feature maps for child feature maps of this size."""
         height, width = (
             windows_along(side, self.kernel_size, self.stride, self.padding)
             for side in pair(in_size)
@@ -142,8 +144,9 @@ class CapsuleConv2d(nn.Module):
         if height < 1 or width < 1:
             smallest = max(1, self.kernel_size - 2 * self.padding)
             raise ValueError(
-                f"maps of {show_size(in_size)} vanish under kernel_size={self.kernel_size}, "
-                f"padding={self.padding}; the smallest map that works is {smallest}x{smallest}"
+                f"feature maps of {show_size(in_size)} are too small for "
+                f"kernel_size={self.kernel_size}, padding={self.padding}; use at least "
+                f"{smallest}x{smallest}"
             )
         return height, width
 
@@ -160,8 +163,8 @@ class CapsuleConv2d(nn.Module):
         if self.router is not None:
             if trace:
                 raise ValueError(
-                    f"a trace shows clusters of votes, which {self.routing!r} routing has not; "
-                    "layer.router(layer.cast_votes(x).flatten(1, 2)) has its couplings"
+                    f"trace=True needs cluster or uniform routing, not {self.routing!r}; "
+                    "layer.router(layer.cast_votes(x).flatten(1, 2)) returns coupling coefficients"
                 )
             capsules: Tensor = self.router(self.cast_votes(x).flatten(1, 2)).capsules
             return capsules if self.norm is None else self.norm(capsules)
@@ -190,7 +193,7 @@ class CapsuleConv2d(nn.Module):
     def cast_votes(
         self, x: Children
     ) -> Float[Tensor, "batch clusters votes channels dim height width"]:
-        """The votes themselves, which the fused kernels never store."""
+        """The votes, which the fused kernels never store."""
         votes = self.vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
         return votes.unflatten(
             1, (self.in_channels * self.clusters, self.votes, self.out_channels, self.out_dim)
@@ -200,36 +203,36 @@ class CapsuleConv2d(nn.Module):
         children = self.in_channels * self.clusters * self.votes
         if get_routing(self.routing).takes_poses:
             raise ValueError(
-                f"{self.routing!r} routing reads the poses of single children, which votes from a "
-                "neighbourhood do not have; it has networks of its own: clustercaps models"
+                f"{self.routing!r} routing needs the pose of each child, which this layer does not "
+                "have; use its own networks, see `clustercaps models`"
             )
         return create_routing(self.routing, children, self.out_channels, self.out_dim)
 
     def _check_input(self, x: Tensor) -> None:
         if x.ndim != 5:
             raise ValueError(
-                "a capsule layer takes [batch, channels, dim, height, width], got shape "
-                f"{tuple(x.shape)}; an image batch becomes capsules by images.unsqueeze(1)"
+                "a capsule layer expects [batch, channels, dim, height, width], got shape "
+                f"{tuple(x.shape)}; for images, use images.unsqueeze(1)"
             )
         if (x.shape[1], x.shape[2]) != (self.in_channels, self.in_dim):
             raise ValueError(
                 f"expected {self.in_channels} channels of dim {self.in_dim}, got {x.shape[1]} of "
-                f"dim {x.shape[2]}; set in_channels and in_dim to what the layer below puts out"
+                f"dim {x.shape[2]}; in_channels and in_dim must match the previous layer"
             )
         height, width = x.shape[3:]
-        # Side by side, not as tuples: torch.compile may know the sides only as symbols.
+        # Compared one by one, not as tuples: under torch.compile they may be symbolic.
         wanted = self.in_size
         other = wanted is not None and (height != wanted[0] or width != wanted[1])
         if other and self.norm is not None:
             raise ValueError(
-                f"this layer was built for maps of {wanted}, got {(height, width)}; "
-                "build it with that in_size, or without in_size for any"
+                f"this layer was built for feature maps of {wanted}, got {(height, width)}; "
+                "build it with this in_size, or without in_size for any size"
             )
         if min(height, width) + 2 * self.padding < self.kernel_size:
             self.out_size((height, width))
 
     def extra_repr(self) -> str:
-        """Type signature first, then what differs from the defaults."""
+        """Sizes, then arguments that differ from their defaults."""
         said = [
             f"{self.in_channels}x{self.in_dim} -> {self.out_channels}x{self.out_dim}",
             f"votes={self.votes}",
@@ -251,7 +254,7 @@ class CapsuleConv2d(nn.Module):
         return ", ".join(said)
 
     def __repr__(self) -> str:
-        # One line: the children (a convolution, a norm) say nothing that the signature does not.
+        # One line: the submodules (a convolution, a norm) add no information.
         return f"{type(self).__name__}({self.extra_repr()})"
 
 

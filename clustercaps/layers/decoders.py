@@ -1,4 +1,4 @@
-"""From capsules back to an image."""
+"""Decoders: from capsules to an image."""
 
 from itertools import pairwise
 
@@ -10,7 +10,7 @@ from clustercaps.utils.sizes import ImageBatch
 
 
 class FullyConnectedDecoder(nn.Module):
-    """Three linear layers: two with ReLU, then one unit per pixel; the sizes of dynamic routing.
+    """Three linear layers, two with ReLU and one with a sigmoid, as in dynamic routing.
 
     Args:
         in_features: Length of the flat vector of masked capsules.
@@ -45,13 +45,13 @@ class FullyConnectedDecoder(nn.Module):
 
 
 class DenseDecoder(nn.Module):
-    """Four linear layers of which the third reads the two before it, as in DCNet.
+    """Four linear layers, the third of which takes the outputs of the first two, as in DCNet.
 
     Args:
         in_features: Length of the flat vector of masked capsules.
         in_chans: Colour channels of the image.
         img_size: Height and width of the image.
-        width: Units of the first and of the second layer; the third has as many as both.
+        width: Units of the first and second layer; the third has twice as many.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class DenseDecoder(nn.Module):
 
 
 class UpsamplingDecoder(nn.Module):
-    """Maps stretched to the image's size, then two 3x3 convolutions, ReLU and sigmoid.
+    """Feature maps upsampled to the size of the image, then two 3x3 convolutions.
 
-    Whatever happens to the maps, a turn or a shift, can happen to the image.
+    Transformations of the feature maps, such as rotations and shifts, carry over to the image.
 
     Args:
-        map_chans: Channels of the maps.
+        map_chans: Channels of the feature maps.
         in_chans: Colour channels of the image.
         img_size: Height and width of the image.
     """
@@ -98,15 +98,15 @@ class UpsamplingDecoder(nn.Module):
         )
 
     def forward(self, maps: Float[Tensor, "batch map_chans map_height map_width"]) -> ImageBatch:
-        """Maps to an image in [0, 1]."""
+        """Feature maps to an image in [0, 1]."""
         return self.layers(maps)
 
 
 class ConvolutionalDecoder(nn.Module):
-    """A small map that is doubled three times, with a 3x3 convolution after each, and one more.
+    """A small feature map, upsampled by two three times, each followed by a 3x3 convolution.
 
-    As in Efficient-CapsNet for smallNORB, where a map of 8x8 becomes an image of 48x48; other
-    images start from the smallest map that suffices and are cut to size.
+    As in Efficient-CapsNet for smallNORB, where an 8x8 feature map becomes a 48x48 image; for other
+    sizes, the smallest sufficient feature map is used and the result is cropped.
 
     Args:
         in_features: Length of the flat vector of masked capsules.
@@ -116,7 +116,7 @@ class ConvolutionalDecoder(nn.Module):
 
     def __init__(self, in_features: int, in_chans: int, img_size: tuple[int, int]) -> None:
         super().__init__()
-        # A side of n becomes 8 n - 16: doubled, less two, three times; then less two again.
+        # A side of n becomes 8 n - 16: three times doubled and reduced by 2, then reduced by 2.
         height, width = (-(-(side + 16) // 8) for side in img_size)
         self.img_size = img_size
         chans = (1, 64, 128, 128)

@@ -1,6 +1,6 @@
-"""Sparse variational Gaussian processes, one for each class, in plain PyTorch.
+"""Sparse variational Gaussian processes, one per class, in plain PyTorch.
 
-A process j has M inducing points z with values u = K_L w, where K_L K_L^T is the kernel's matrix at
+A process j has M inducing points z with values u = K_L w, where K_L K_L^T is the kernel matrix at
 the points, and w has the approximate posterior N(m, L L^T) and the prior N(0, I). With the kernel
 
     k(x, y) = variance exp(-|x - y|^2 / (2 scale^2))
@@ -17,8 +17,8 @@ from clustercaps.losses import gaussian_kl
 from clustercaps.utils.errors import at_least
 from clustercaps.utils.precision import without_autocast
 
-# Added to the diagonal of the kernel's matrix, as a share of the variance: points that coincide
-# would make it singular. Float32 needs this much.
+# Added to the diagonal of the kernel matrix, relative to the variance: coinciding points would make
+# it singular. Float32 needs this much.
 JITTER = 1e-4
 
 
@@ -28,8 +28,8 @@ def rbf_kernel(
     variance: Float[Tensor, " classes"],
     scale: Float[Tensor, " classes"],
 ) -> Float[Tensor, "classes left right"]:
-    """How alike points are: the variance where they coincide, zero far apart."""
-    # The difference written out; from inner products, near points would have negative distances.
+    """The RBF kernel matrix."""
+    # Not from inner products: squared distances of near points could become negative.
     squares = (left.unsqueeze(2) - right.unsqueeze(1)).square().sum(3)
     return variance.view(-1, 1, 1) * (-squares / (2 * scale.square().view(-1, 1, 1))).exp()
 
@@ -43,16 +43,16 @@ def sparse_process(
     scale: Float[Tensor, " classes"],
     jitter: float = JITTER,
 ) -> tuple[Float[Tensor, "classes batch"], Float[Tensor, "classes batch"]]:
-    """Mean and variance of every class's process at its points.
+    """Mean and variance of the process of every class at its points.
 
     Args:
         points: Where to evaluate the processes.
         inducing: Inducing points (z).
         mean: Mean of the whitened values there (m).
         factor: Lower triangular factor of their covariance (L).
-        variance: Of the prior.
-        scale: Length over which the process changes.
-        jitter: Added to the diagonal of the kernel's matrix, as a share of the variance.
+        variance: Variance of the prior.
+        scale: Length scale of the kernel.
+        jitter: Added to the diagonal of the kernel matrix, relative to the variance.
     """
     eye = torch.eye(inducing.shape[1], dtype=inducing.dtype, device=inducing.device)
     gram = rbf_kernel(inducing, inducing, variance, scale) + jitter * variance.view(-1, 1, 1) * eye
@@ -69,10 +69,10 @@ class ClassProcesses(nn.Module):
     """One sparse Gaussian process per class, on the capsule of that class.
 
     Args:
-        classes: Classes (J).
-        dim: Numbers in a class capsule.
-        inducing: Inducing points of each process (M).
-        samples: Draws with which probabilities are averaged when not training.
+        classes: Number of classes (J).
+        dim: Dimension of a class capsule.
+        inducing: Number of inducing points per process (M).
+        samples: Number of samples to average probabilities over in evaluation.
     """
 
     noise: Tensor
@@ -82,19 +82,19 @@ class ClassProcesses(nn.Module):
         sizes = {"classes": classes, "dim": dim, "inducing": inducing, "samples": samples}
         for name, value in sizes.items():
             at_least(name, value, 1)
-        # Points of length about 1/2, the middle of what squashed capsules can reach.
+        # Points of length about 1/2, half of the maximum length of squashed capsules.
         self.inducing = nn.Parameter(torch.randn(classes, inducing, dim) / (2 * dim**0.5))
-        # Not exactly the prior: a posterior that says nothing sends no gradient to the points.
+        # Not exactly the prior: with a zero mean, the points get no gradient.
         self.mean = nn.Parameter(0.1 * torch.randn(classes, inducing))
         # The lower triangle, row by row, with logarithms on the diagonal: zeros are the identity.
         self.triangle = nn.Parameter(torch.zeros(classes, inducing * (inducing + 1) // 2))
         self.log_variance = nn.Parameter(torch.zeros(classes))
         self.log_scale = nn.Parameter(torch.zeros(classes))
-        # Fixed, and saved with the weights: outside training, the same image gets the same answer.
+        # Fixed, and saved with the weights: evaluation is deterministic.
         self.register_buffer("noise", torch.randn(samples, 1, classes))
 
     def factor(self) -> Float[Tensor, "classes inducing inducing"]:
-        """The lower triangular factor of the posterior's covariance."""
+        """The lower triangular factor of the posterior covariance."""
         size = self.inducing.shape[1]
         rows, columns = torch.tril_indices(size, size, device=self.triangle.device)
         full = self.triangle.new_zeros(self.triangle.shape[0], size, size)
@@ -105,7 +105,7 @@ class ClassProcesses(nn.Module):
         self, capsules: Float[Tensor, "batch classes dim"]
     ) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, "batch classes"]]:
         """Class capsules to mean and variance of the logit of every class."""
-        # A factorisation in half precision fails.
+        # The Cholesky decomposition fails in half precision.
         with without_autocast(capsules):
             means, variances = sparse_process(
                 capsules.to(self.inducing.dtype).transpose(0, 1),
@@ -118,5 +118,5 @@ class ClassProcesses(nn.Module):
         return means.T, variances.T
 
     def divergence(self) -> Float[Tensor, ""]:
-        """Of the posteriors from the priors, over all classes."""
+        """KL divergence of the posteriors from the priors, summed over classes."""
         return gaussian_kl(self.mean, self.factor()).sum()

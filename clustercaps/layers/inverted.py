@@ -1,8 +1,8 @@
-"""Capsule layers with inverted attention that hold the votes of one window place at a time.
+"""Capsule layers with inverted attention that compute votes for one window position at a time.
 
 The votes of a convolutional layer are its largest tensor by far: 29 MB for one CIFAR-10 image in
-the first layer. Every child is coupled by itself, so the sum over the children can be taken place
-by place of the window, and equal couplings need no votes at all: they are a convolution.
+the first layer. Children are independent of each other, so the sum over them can be computed one
+window position at a time. Equal coupling coefficients need no votes: they are a convolution.
 """
 
 import math
@@ -24,7 +24,7 @@ Parents = Float[Tensor, "batch types dim height width"]
 
 
 class CapsuleLayerNorm(nn.LayerNorm):
-    """Layer norm of every capsule [B, types, dim, H, W]; none for capsules of one number."""
+    """Layer norm of every capsule [B, types, dim, H, W]; the identity for dimension 1."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim, elementwise_affine=dim > 1)
@@ -37,19 +37,19 @@ class CapsuleLayerNorm(nn.LayerNorm):
 class InvertedCapsules2d(nn.Module):
     """Parents at every position, from the children in a window: no padding, shared weights.
 
-    Parent types compete for each child of a window. A child in several windows is routed in each of
-    them by itself.
+    Parent types compete for each child of a window. A child in several windows is routed
+    independently in each of them.
 
     Args:
         in_types: Child capsule types.
-        in_dim: Numbers in a child.
+        in_dim: Dimension of a child.
         types: Parent capsule types.
-        dim: Numbers in a parent.
+        dim: Dimension of a parent.
         kernel_size: Side of the window.
-        stride: Its step.
-        matrix: Capsules are square matrices, and votes their products with learned ones; otherwise
-            capsules are vectors.
-        checkpoint: Compute votes a second time for the gradients instead of keeping them.
+        stride: Stride of the window.
+        matrix: Whether capsules are square matrices, and votes their products with learned
+            matrices; otherwise capsules are vectors.
+        checkpoint: Recompute votes in the backward pass instead of storing them.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class InvertedCapsules2d(nn.Module):
         side = math.isqrt(dim)
         if matrix and (side * side != dim or in_dim != dim):
             raise ValueError(
-                f"matrix capsules need the same square number below and above, got in_dim={in_dim} "
-                f"and dim={dim}; use 4, 9, 16 ..., or vector capsules (matrix=False)"
+                f"matrix capsules need in_dim = dim, a square number; got in_dim={in_dim} and "
+                f"dim={dim}; use 4, 9, 16 ..., or vector capsules (matrix=False)"
             )
         # A vector is a matrix of one row.
         self.rows = side if matrix else 1
@@ -90,9 +90,8 @@ class InvertedCapsules2d(nn.Module):
         """Children to parents.
 
         Args:
-            children: Capsules below.
-            query: Parents that the first iteration compares the votes with; without them, it has
-                equal couplings.
+            children: Child capsules.
+            query: Parents for the first iteration; None for equal coupling coefficients.
             iterations: Updates of the parents from the same children.
         """
         for _ in range(iterations):
@@ -102,17 +101,17 @@ class InvertedCapsules2d(nn.Module):
         return query
 
     def equal_shares(self, children: Children) -> Parents:
-        """Sum of the votes when every parent gets the same share of each child: a convolution."""
+        """Sum of the votes with equal coupling coefficients: a convolution."""
         batch = children.shape[0]
         rows = children.unflatten(2, (self.rows, -1)).transpose(1, 2).flatten(2, 3).flatten(0, 1)
         kernel = self.weight.permute(4, 5, 2, 3, 0, 1).flatten(2, 3).flatten(0, 1)
         total = F.conv2d(rows, kernel / self.types, stride=self.stride)
-        # Sizes written out: a batch of 0 leaves nothing to infer them from.
+        # Explicit sizes: they cannot be inferred for a batch of 0.
         total = total.unflatten(0, (batch, self.rows)).unflatten(2, (self.types, -1))
         return total.transpose(1, 2).flatten(2, 3)
 
     def attend(self, children: Children, query: Parents) -> Parents:
-        """Sum of the votes, weighted by how well they fit `query`, place by place of the window."""
+        """Sum of the votes, weighted by agreement with `query`, one window position at a time."""
         total = torch.zeros_like(query)
         for piece, weight in self._places(children, query.shape[3:]):
             if self.checkpoint and torch.is_grad_enabled():
@@ -131,7 +130,7 @@ class InvertedCapsules2d(nn.Module):
         return torch.stack(places, 2).flatten(1, 2)
 
     def _places(self, children: Tensor, size: torch.Size) -> Iterator[tuple[Tensor, Tensor]]:
-        """Children and weights of every place of the window, for all positions of the parents."""
+        """Children and weights of every window position, for all positions of the parents."""
         height, width = (self.stride * (side - 1) + 1 for side in size)
         for row in range(self.kernel_size):
             rows = children[:, :, :, row : row + height : self.stride]
@@ -141,15 +140,15 @@ class InvertedCapsules2d(nn.Module):
 
     def _vote(self, piece: Tensor, weight: Tensor) -> Tensor:
         matrices = piece.unflatten(2, (self.rows, -1))
-        # Children by weights first. In memory the votes are [B, types, H, W, children, dim]: both
-        # products of the routing then read them where they are, and autograd keeps them once.
+        # In memory the votes are [B, types, H, W, children, dim]: both products of the routing then
+        # need no copy, and autograd saves them only once.
         votes = torch.einsum("bnaxhw,nxmy->bmhwnay", matrices, weight).flatten(5, 6)
         return votes.permute(0, 4, 1, 5, 2, 3)
 
     def _attend_place(self, piece: Tensor, weight: Tensor, query: Tensor) -> Tensor:
         votes = self._vote(piece, weight)
         wide = wide_dtype(query.dtype)
-        # As in every routing: no softmax in half precision.
+        # As in every routing, no softmax in half precision.
         with without_autocast(query):
             return attend(votes.to(wide), query.to(wide))[0].to(query.dtype)
 
@@ -160,10 +159,10 @@ class InvertedCapsules2d(nn.Module):
 
 
 class InvertedCapsules(InvertedCapsules2d):
-    """Fully connected: every child of every position has matrices of its own.
+    """Fully connected layer: every child of every position has its own matrices.
 
     Children are ordered by type, then row and column. The arguments are those of
-    `InvertedCapsules2d` without window: `in_types` counts the children of all positions.
+    `InvertedCapsules2d` without the window: `in_types` counts the children of all positions.
     """
 
     def forward(

@@ -1,4 +1,4 @@
-"""Layers of matrix capsules, with any routing: a capsule is a small matrix, and may be on or off.
+"""Layers of matrix capsules, with any routing: a capsule is a small matrix with an activation.
 
 Poses are [B, types, side * side, H, W] and activations [B, types, H, W]: probabilities, or logits
 for routings with `activations_are_logits`, or None for routings without them.
@@ -22,14 +22,14 @@ Activations = Float[Tensor, "batch types height width"]
 
 
 class PrimaryMatrixCapsules(nn.Module):
-    """A 1x1 convolution whose channels are poses, and one more for logits of activations.
+    """A 1x1 convolution for poses, and another for activation logits.
 
     Args:
-        in_chans: Channels of the maps below.
-        types: Capsules at a position.
+        in_chans: Channels of the input feature maps.
+        types: Capsules per position.
         side: Rows and columns of a pose.
         activations: Whether capsules have activations.
-        bias: Whether the convolutions shift.
+        bias: Whether the convolutions have a bias.
         shift: Added to the logits.
     """
 
@@ -51,17 +51,17 @@ class PrimaryMatrixCapsules(nn.Module):
     def forward(
         self, maps: Float[Tensor, "batch in_chans height width"]
     ) -> tuple[Poses, Activations | None]:
-        """Maps to poses and logits."""
+        """Feature maps to poses and logits."""
         logits = None if self.logits is None else self.logits(maps) + self.shift
         return self.poses(maps).unflatten(1, (self.types, -1)), logits
 
 
 class CapsuleBatchNorm(nn.Module):
-    """Batch normalisation of poses and logits, each over all that belongs to a capsule type.
+    """Batch normalisation of poses and logits, with statistics per capsule type.
 
     Args:
         types: Capsule types.
-        affine: Whether to learn a scale and a shift of each.
+        affine: Whether to learn scale and shift.
     """
 
     def __init__(self, types: int, affine: bool) -> None:
@@ -78,22 +78,22 @@ class CapsuleBatchNorm(nn.Module):
 
 
 class MatrixLayer(nn.Module):
-    """Votes and routing of a layer; subclasses say which children vote for a parent.
+    """Votes and routing of a layer; subclasses define which children vote for a parent.
 
     Args:
-        votes: How children vote.
-        routing: How votes make parents.
-        norm: Normalise poses and logits over the batch; for routings that give logits.
-        checkpoint: Compute votes and routing again in the backward pass instead of keeping them,
-            which are by far the largest tensors.
+        votes: Computes votes.
+        routing: Routes votes to parents.
+        norm: Apply batch norm to poses and logits; only for routings that return logits.
+        checkpoint: Recompute votes and routing in the backward pass instead of storing them, by far
+            the largest tensors.
     """
 
     def __init__(self, votes: MatrixVotes, routing: Routing, norm: bool, checkpoint: bool) -> None:
         super().__init__()
         if norm and not routing.activations_are_logits:
-            raise ValueError(f"norm is for routings with logits, not {type(routing).__name__}")
+            raise ValueError(f"norm=True needs a routing with logits, not {type(routing).__name__}")
         self.votes, self.routing, self.checkpoint = votes, routing, checkpoint
-        # Outside of what is computed again, or running statistics would move twice.
+        # Not recomputed, or running statistics would be updated twice.
         self.norm = CapsuleBatchNorm(routing.parents_count, affine=False) if norm else None
 
     def forward(self, poses: Poses, activations: Activations | None = None) -> Routed:
@@ -111,27 +111,27 @@ class MatrixLayer(nn.Module):
         return routed._replace(capsules=capsules, activations=logits)
 
     def route(self, poses: Tensor, activations: Tensor | None) -> Routed:
-        """Votes of the children, and what the routing makes of them."""
-        raise AssertionError("a subclass says which children vote")
+        """Compute and route the votes of the children."""
+        raise AssertionError("a subclass defines which children vote")
 
 
 class MatrixConvCapsules(MatrixLayer):
-    """Parents at every position of a map, each of the children in a window; no padding.
+    """Parents at every position of a feature map, from the children in a window; no padding.
 
-    Parents at all positions compete for a child, where the routing lets them.
+    Parents at all positions compete for a child, if the routing supports it.
 
     Args:
         types: Types of the children.
         parents: Types of the parents.
-        in_size: Height and width of the children's map.
+        in_size: Height and width of the children's feature map.
         routing: A name from `clustercaps.list_routings()`.
         kernel_size: Side of a window.
-        stride: Step from one window to the next.
+        stride: Stride of the window.
         side: Rows and columns of a pose.
-        std: Deviation of the first weights, normal; None for Glorot's, uniform.
+        std: Standard deviation of the initial weights; None for Glorot uniform.
         options: Arguments of the routing.
-        norm: Normalise poses and logits over the batch.
-        checkpoint: Compute votes and routing again in the backward pass.
+        norm: Apply batch norm to poses and logits.
+        checkpoint: Recompute votes and routing in the backward pass.
     """
 
     def __init__(
@@ -162,26 +162,26 @@ class MatrixConvCapsules(MatrixLayer):
         self.windows = windows
 
     def route(self, poses: Tensor, activations: Tensor | None) -> Routed:
-        """Votes of all windows, routed."""
+        """Route the votes of all windows."""
         seen = None if activations is None else self.windows.expand(activations)
         routed: Routed = self.routing(self.votes(self.windows.expand(poses)), seen)
         return routed
 
 
 class MatrixClassCapsules(MatrixLayer):
-    """One parent per class, of the children of all positions, which share their weights.
+    """One parent per class, from the children of all positions, which share their weights.
 
     Args:
         types: Types of the children.
-        classes: Parents.
-        in_size: Height and width of the children's map.
+        classes: Number of classes.
+        in_size: Height and width of the children's feature map.
         routing: A name from `clustercaps.list_routings()`.
-        coordinates: Adds to every vote where it comes from.
+        coordinates: Adds the position to every vote.
         side: Rows and columns of a pose.
-        std: Deviation of the first weights, normal; None for Glorot's, uniform.
+        std: Standard deviation of the initial weights; None for Glorot uniform.
         options: Arguments of the routing.
-        norm: Normalise poses and logits over the batch.
-        checkpoint: Compute votes and routing again in the backward pass.
+        norm: Apply batch norm to poses and logits.
+        checkpoint: Recompute votes and routing in the backward pass.
     """
 
     def __init__(
@@ -208,7 +208,7 @@ class MatrixClassCapsules(MatrixLayer):
         self.coordinates = coordinates
 
     def route(self, poses: Tensor, activations: Tensor | None) -> Routed:
-        """Votes of all positions, routed."""
+        """Route the votes of all positions."""
         votes = self.votes(poses)
         if self.coordinates is not None:
             votes = self.coordinates(votes)
@@ -220,7 +220,7 @@ class MatrixClassCapsules(MatrixLayer):
 def matrix_votes(
     children: int, parents: int, types: int, places: int, side: int, std: float | None
 ) -> MatrixVotes:
-    """Votes with weights of that deviation, or of Glorot's over windows of so many places."""
+    """Votes with this standard deviation of the weights, or Glorot's for `places` positions."""
     if std is not None:
         return MatrixVotes(children, parents, side, std)
     glorot = math.sqrt(2 / ((types + parents) * places * side**2))

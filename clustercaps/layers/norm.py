@@ -1,4 +1,4 @@
-"""The norm of capsule layers."""
+"""Normalisation of capsule layers."""
 
 import torch
 from jaxtyping import Float
@@ -7,11 +7,11 @@ from torch.types import Device
 
 
 class MapNorm(nn.Module):
-    """Layer norm over (D, H, W) of each capsule channel, scale and shift shared by the channels.
+    """Layer norm over (D, H, W) of each capsule channel; channels share scale and shift.
 
     Args:
-        dim: Numbers in a capsule.
-        map_size: Height and width; without it there is no learned scale and shift.
+        dim: Capsule dimension.
+        map_size: Height and width of the feature map; None for no learnable scale and shift.
     """
 
     def __init__(
@@ -32,5 +32,5 @@ class MapNorm(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch channels dim height width"]
     ) -> Float[Tensor, "batch channels dim height width"]:
-        """Normalise every channel's map of capsules by its own mean and variance."""
+        """Normalise every channel by its own mean and variance."""
         return nn.functional.layer_norm(x, x.shape[2:], self.weight, self.bias, self.eps)

@@ -1,4 +1,4 @@
-"""Zeros around maps as TensorFlow's "SAME" puts them."""
+"""Zero padding as TensorFlow's "SAME"."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,12 +10,12 @@ from clustercaps.utils.sizes import same_margins
 def pad_same(
     maps: Float[Tensor, "batch chans in_height in_width"], kernel_size: int, stride: int
 ) -> Float[Tensor, "batch chans height width"]:
-    """Pad maps so that a convolution leaves ceil(side / stride); what is uneven goes to the end.
+    """Pad feature maps so that a convolution gives ceil(side / stride); odd padding at the end.
 
     Args:
-        maps: What the convolution will read.
-        kernel_size: Side of its window.
-        stride: Its step.
+        maps: Input of the convolution.
+        kernel_size: Kernel size of the convolution.
+        stride: Stride of the convolution.
     """
     height, width = maps.shape[-2:]
     rows, columns = (same_margins(side, kernel_size, stride) for side in (height, width))

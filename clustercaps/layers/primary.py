@@ -1,4 +1,4 @@
-"""The first capsules: what a convolution says at a place, cut into vectors."""
+"""Primary capsules: the output of a convolution, split into vectors."""
 
 from collections.abc import Callable
 
@@ -11,19 +11,19 @@ from clustercaps.utils.sizes import conv_size
 
 
 class PrimaryCapsules(nn.Module):
-    """A convolution whose channels are `types` capsules of `dim` numbers at every position.
+    """A convolution whose channels are `types` capsules of dimension `dim` at every position.
 
-    The numbers of a capsule are channels of one place. Ports that reshape without moving the
-    channel axis to the end make capsules of neighbouring pixels instead.
+    The entries of a capsule are channels of one position. Ports that reshape without moving the
+    channel axis to the end mix neighbouring pixels instead.
 
     Args:
-        in_chans: Channels of the maps below.
-        types: Capsules at a position.
-        dim: Numbers in a capsule.
-        kernel_size: Side of the convolution's window.
-        stride: Its step.
-        padding: Zeros around the maps.
-        squash: What bounds the length of a capsule.
+        in_chans: Channels of the input feature maps.
+        types: Capsules per position.
+        dim: Capsule dimension.
+        kernel_size: Kernel size of the convolution.
+        stride: Stride of the convolution.
+        padding: Zero padding of the convolution.
+        squash: Squash function.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class PrimaryCapsules(nn.Module):
         self.conv = nn.Conv2d(in_chans, types * dim, kernel_size, stride, padding)
 
     def count(self, in_size: int | tuple[int, int], layer: str = "primary capsules") -> int:
-        """Capsules that maps of that size give; `layer` is its name in errors."""
+        """Number of capsules for feature maps of this size; `layer` is the name in errors."""
         conv = self.conv
         height, width = conv_size(
             in_size, conv.kernel_size[0], conv.stride[0], int(conv.padding[0]), layer
@@ -53,12 +53,12 @@ class PrimaryCapsules(nn.Module):
     def forward(
         self, maps: Float[Tensor, "batch in_chans height width"]
     ) -> Float[Tensor, "batch capsules dim"]:
-        """Maps to capsules, types first, then rows and columns."""
+        """Feature maps to capsules, ordered by type, then row and column."""
         return self.cut(self.conv(maps))
 
     def cut(
         self, channels: Float[Tensor, "batch channels height width"]
     ) -> Float[Tensor, "batch capsules dim"]:
-        """What the convolution said, cut into capsules."""
+        """Split the output of the convolution into capsules."""
         places = channels.unflatten(1, (self.types, self.dim)).permute(0, 1, 3, 4, 2)
         return self.squash(places.flatten(1, 3))

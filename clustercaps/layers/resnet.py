@@ -1,4 +1,4 @@
-"""Residual networks that stand before capsules.
+"""Residual networks before capsule layers.
 
 He, Zhang, Ren and Sun, "Deep residual learning for image recognition", CVPR 2016.
 """
@@ -16,12 +16,11 @@ class BasicBlock(nn.Module):
     """Two 3x3 convolutions with batch norm, and a shortcut around them.
 
     Args:
-        in_chans: Channels that come in.
-        chans: Channels that go out.
-        stride: Step of the first convolution.
-        learned_shortcut: Where the shape changes, whether the shortcut is a 1x1 convolution with
-            batch norm; without it, every `stride`-th pixel is taken and the missing channels are
-            zeros ("option A").
+        in_chans: Input channels.
+        chans: Output channels.
+        stride: Stride of the first convolution.
+        learned_shortcut: If the shape changes, whether the shortcut is a 1x1 convolution with batch
+            norm; otherwise it is subsampled and padded with zero channels ("option A").
     """
 
     def __init__(self, in_chans: int, chans: int, stride: int, learned_shortcut: bool) -> None:
@@ -40,7 +39,7 @@ class BasicBlock(nn.Module):
     def forward(
         self, maps: Float[Tensor, "batch in_chans in_height in_width"]
     ) -> Float[Tensor, "batch chans height width"]:
-        """Maps to maps."""
+        """Feature maps to feature maps."""
         changed = self.norm2(self.conv2(self.norm1(self.conv1(maps)).relu()))
         if self.shortcut is not None:
             kept = self.shortcut(maps)
@@ -52,7 +51,7 @@ class BasicBlock(nn.Module):
 
 
 class ResNetFront(nn.Module):
-    """A 3x3 convolution and stages of basic blocks; each stage but the first halves the maps.
+    """A 3x3 convolution and stages of basic blocks; each stage but the first halves the size.
 
     Args:
         in_chans: Colour channels.
@@ -77,7 +76,7 @@ class ResNetFront(nn.Module):
         self.out_chans, self.halvings = chans, len(stages) - 1
 
     def out_size(self, img_size: tuple[int, int]) -> tuple[int, int]:
-        """Height and width of the last maps: halved, rounding up; no image is too small."""
+        """Height and width of the last feature maps: halved, rounding up; any image size works."""
         for _ in range(self.halvings):
             img_size = conv_size(img_size, 3, 2, 1)
         return img_size
@@ -85,7 +84,7 @@ class ResNetFront(nn.Module):
     def forward(
         self, images: Float[Tensor, "batch in_chans img_height img_width"]
     ) -> Float[Tensor, "batch chans height width"]:
-        """Images to maps."""
+        """Images to feature maps."""
         return self.blocks(self.norm(self.conv(images)).relu())
 
 
@@ -93,7 +92,7 @@ class ResNetStem(nn.Module):
     """A 7x7 convolution to 64 channels and one bottleneck residual block to 256.
 
     The strides are those of a ResNet: 2 in the convolution, 2 in the pooling after it, 1 in the
-    block. An image of 224x224 becomes 256 maps of 56x56.
+    block. An image of 224x224 becomes 256 feature maps of 56x56.
     """
 
     out_chans = 256
@@ -113,7 +112,7 @@ class ResNetStem(nn.Module):
         self.shortcut_norm = nn.BatchNorm2d(self.out_chans)
 
     def out_size(self, img_size: tuple[int, int]) -> tuple[int, int]:
-        """Size of the maps for an image of that size: halved twice, rounding up."""
+        """Size of the feature maps for an image of this size: halved twice, rounding up."""
         return conv_size(conv_size(img_size, 7, 2, 3), 3, 2, 1)
 
     def forward(

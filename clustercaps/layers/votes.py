@@ -1,4 +1,4 @@
-"""How children become votes: the learned transformations below every routing.
+"""From child capsules to votes: the learned transformations before a routing.
 
 Axes as in `clustercaps.routing.base`: votes are [B, I, J, D, *positions].
 """
@@ -16,12 +16,12 @@ class VectorVotes(nn.Module):
     """One matrix for every pair of child and parent: u_ij = W_ij u_i.
 
     Args:
-        children: Children (I).
-        in_dim: Numbers in a child capsule.
+        children: Number of children (I).
+        in_dim: Dimension of a child capsule.
         parents: Number of parents (J).
-        dim: Numbers in a vote (D).
-        std: Deviation of the first weights. Votes of many children add up, so it is small: with 1
-            every squash saturates.
+        dim: Dimension of a vote (D).
+        std: Standard deviation of the initial weights. Many votes are summed, so it is small: with
+            1, every squash saturates.
     """
 
     def __init__(
@@ -40,8 +40,8 @@ class VectorVotes(nn.Module):
         """Children to their votes."""
         if capsules.shape[1:] != (self.weight.shape[0], self.weight.shape[3]):
             raise ValueError(
-                f"expected {self.weight.shape[0]} capsules of {self.weight.shape[3]} numbers, got "
-                f"shape {tuple(capsules.shape)}"
+                f"expected {self.weight.shape[0]} capsules of dimension {self.weight.shape[3]}, "
+                f"got shape {tuple(capsules.shape)}"
             )
         return torch.einsum("ijde,bie->bijd", self.weight, capsules)
 
@@ -54,17 +54,17 @@ class VectorVotes(nn.Module):
 class MatrixVotes(nn.Module):
     """One small matrix for every pair of child and parent: U_ij = P_i W_ij, P_i the child's pose.
 
-    A pose of `side` x `side` numbers is stored row by row. Positions that follow share the weights:
-    without any the layer is fully connected; with those of the parents' map, and children that run
-    over (type, window row, window column), it is convolutional.
+    A pose of `side` x `side` entries is stored row by row. All positions share the weights: without
+    positions the layer is fully connected; with those of the parents' feature map, and children
+    ordered by (type, window row, window column), it is convolutional.
 
     Args:
-        children: Children (I).
+        children: Number of children (I).
         parents: Number of parents (J).
         side: Rows and columns of a pose.
-        std: Deviation of the first weights, which must not all be equal: parent types that start
-            alike stay alike.
-        uniform: Draw the first weights evenly; by default from a truncated normal distribution.
+        std: Standard deviation of the initial weights, which must not all be equal: parent types
+            that start equal stay equal.
+        uniform: Use a uniform distribution for the initial weights instead of a truncated normal.
     """
 
     def __init__(
@@ -86,11 +86,11 @@ class MatrixVotes(nn.Module):
         children, _, side, _ = self.weight.shape
         if poses.shape[1:3] != (children, side**2):
             raise ValueError(
-                f"expected {children} poses of {side**2} numbers ({side}x{side}), got shape "
+                f"expected {children} poses of dimension {side**2} ({side}x{side}), got shape "
                 f"{tuple(poses.shape)}"
             )
         square = poses.unflatten(2, (side, side))
-        # The capsule is on the left: c runs over columns of W.
+        # The pose is the left factor: c runs over the columns of W.
         votes: Tensor = torch.einsum("birk...,ijkc->bijrc...", square, self.weight)
         return votes.flatten(3, 4)
 
@@ -101,15 +101,15 @@ class MatrixVotes(nn.Module):
 
 
 class CoordinateAddition(nn.Module):
-    """Adds to every vote where it comes from, for layers whose children of all positions meet.
+    """Adds the position of its child to every vote, for layers that combine all positions.
 
-    Hinton et al. 2018 add row and column to the first two numbers of the last column of the pose.
+    Hinton et al. 2018 add row and column to the first two entries of the last column of the pose.
 
     Args:
-        rows: What to add for each row of the map.
-        columns: What to add for each column of the map.
+        rows: Value to add for each row of the feature map.
+        columns: Value to add for each column of the feature map.
         side: Rows and columns of a pose.
-        indices: Which numbers of the flat pose get row and column; 3 and 7 for 4x4 by default.
+        indices: Entries of the flat pose for row and column; 3 and 7 for 4x4 by default.
     """
 
     offset: Tensor
@@ -126,7 +126,7 @@ class CoordinateAddition(nn.Module):
         if len(self.indices) != 2 or not all(0 <= each < side**2 for each in self.indices):
             raise ValueError(
                 "coordinates need two indices, for row and column, below "
-                f"{side**2} ({side}x{side} numbers), got {self.indices}"
+                f"{side**2} (poses are {side}x{side}), got {self.indices}"
             )
         offset = torch.zeros(side**2, len(rows), len(columns))
         offset[self.indices[0]] += torch.tensor(rows).unsqueeze(1)
@@ -136,24 +136,24 @@ class CoordinateAddition(nn.Module):
     def forward(
         self, votes: Float[Tensor, "batch children parents dim height width"]
     ) -> Float[Tensor, "batch children parents dim height width"]:
-        """Votes with their coordinates."""
+        """Votes with coordinates added."""
         return votes + self.offset.to(votes.dtype)
 
     def extra_repr(self) -> str:
-        """Where the coordinates go."""
+        """Indices of the coordinates."""
         return f"indices={self.indices}"
 
 
 def receptive_centres(
     count: int, img_side: int, layers: Sequence[tuple[int, int]], scale: float = 0.01
 ) -> list[float]:
-    """Where the centres of a map's receptive fields are, from the middle of the image.
+    """Centres of the receptive fields of a feature map, relative to the centre of the image.
 
     Args:
-        count: Positions along one side of the map.
-        img_side: That side of the image.
-        layers: Kernel size and stride of the layers below, without padding.
-        scale: What a pixel counts; the authors divide by 100.
+        count: Positions along one side of the feature map.
+        img_side: The same side of the image.
+        layers: Kernel size and stride of the preceding layers, without padding.
+        scale: Scale of a pixel; the authors divide by 100.
     """
     step, first = 1, 0.0
     for kernel_size, stride in layers:

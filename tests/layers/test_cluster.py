@@ -219,7 +219,7 @@ def test_copies_and_state_dict() -> None:
         ({"stride": -1}, "stride must be an integer of at least 1, got -1"),
         ({"padding": -1}, "padding must be an integer of at least 0, got -1"),
         ({"eps": -1e-3}, "eps must not be negative"),
-        ({"kernel_size": 5, "padding": 0, "in_size": 4}, "smallest map that works is 5x5"),
+        ({"kernel_size": 5, "padding": 0, "in_size": 4}, "at least 5x5"),
     ],
 )
 def test_bad_arguments(settings: dict[str, object], complaint: str) -> None:
@@ -246,7 +246,7 @@ def run_without_shape_checks(script: str) -> None:
         ((2, 8, 5, 5), r"batch, channels, dim, height, width.*\(2, 8, 5, 5\)"),
         ((2, 3, 8, 5, 5), "expected 4 channels of dim 8, got 3 of dim 8"),
         ((2, 4, 6, 5, 5), "expected 4 channels of dim 8, got 4 of dim 6"),
-        ((2, 4, 8, 6, 5), r"built for maps of \(5, 5\), got \(6, 5\)"),
+        ((2, 4, 8, 6, 5), r"built for feature maps of \(5, 5\), got \(6, 5\)"),
     ],
 )
 def test_bad_inputs(shape: tuple[int, ...], complaint: str) -> None:
@@ -255,7 +255,7 @@ def test_bad_inputs(shape: tuple[int, ...], complaint: str) -> None:
 
 
 def test_a_vanishing_map_is_named() -> None:
-    with pytest.raises(ValueError, match=r"maps of 2x2 vanish.*smallest map that works is 3x3"):
+    with pytest.raises(ValueError, match=r"maps of 2x2 are too small.*at least 3x3"):
         small(padding=0)(torch.zeros(1, 4, 8, 2, 2))
 
 

@@ -24,13 +24,13 @@ def test_positions_share_the_weights() -> None:
     torch.testing.assert_close(everywhere[..., 3, 2], votes(poses[..., 3, 2]))
 
 
-def test_first_weights_have_the_deviation_asked_for() -> None:
+def test_initial_weights_have_the_given_standard_deviation() -> None:
     even = MatrixVotes(50, 50, std=0.1, uniform=True).weight
     assert even.std().item() == pytest.approx(0.1, rel=0.05)
     assert even.abs().max() <= 0.1 * 3**0.5
     normal = MatrixVotes(50, 50, std=0.1).weight
     assert normal.abs().max() <= 0.2
-    with pytest.raises(ValueError, match=r"expected 3 poses of 4 numbers \(2x2\)"):
+    with pytest.raises(ValueError, match=r"expected 3 poses of dimension 4 \(2x2\)"):
         MatrixVotes(3, 2, side=2)(torch.zeros(1, 3, 9))
 
 
@@ -82,5 +82,5 @@ def test_class_capsules_share_weights_over_positions() -> None:
 
 
 def test_norm_is_for_logits() -> None:
-    with pytest.raises(ValueError, match="norm is for routings with logits, not EMRouting"):
+    with pytest.raises(ValueError, match="norm=True needs a routing with logits, not EMRouting"):
         MatrixConvCapsules(2, 3, 4, "em", norm=True)

@@ -124,7 +124,7 @@ def test_gradients_stay_finite_where_no_window_reaches() -> None:
 def test_bad_sizes_are_refused() -> None:
     with pytest.raises(ValueError, match="2x2 are too small for a 3x3"):
         Windows(2, 3)
-    with pytest.raises(ValueError, match="build them with that in_size"):
+    with pytest.raises(ValueError, match="build them with this in_size"):
         Windows(4, 3).expand(torch.zeros(1, 2, 5, 5))
     with pytest.raises(ValueError, match="stride must be an integer of at least 1"):
         Windows(4, 3, 0)

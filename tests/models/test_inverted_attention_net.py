@@ -206,7 +206,7 @@ def test_form_for_overlapping_digits() -> None:
 def test_bad_settings_are_named() -> None:
     with pytest.raises(ValueError, match=r"maps of 1x1 are too small.*\(capsule layer 2 of 2\)"):
         cc.create_model("inverted_attention", img_size=8)
-    with pytest.raises(ValueError, match="the same square number"):
+    with pytest.raises(ValueError, match="in_dim = dim, a square number"):
         cc.create_model("inverted_attention", dim=6)
     with pytest.raises(KeyError, match="did you mean 'simple'"):
         cc.create_model("inverted_attention", front="simpel")

@@ -222,5 +222,5 @@ def test_any_routing_is_a_drop_in(routing: str) -> None:
 
 
 def test_self_routing_is_not_a_drop_in() -> None:
-    with pytest.raises(ValueError, match="reads the poses of single children"):
+    with pytest.raises(ValueError, match="needs the pose of each child"):
         cc.create_model("m1", routing="self_routing")

@@ -5,13 +5,15 @@ Exports the catalogue (`SETS`, `info`), what opens a dataset (`load("cifar10", "
 (`train_transform`, `test_transform`), and the splits for validation and novel viewpoints.
 """
 
-from clustercaps.data.augment import Augment, Prepare, test_transform, train_transform
+from clustercaps.data.augment import Augment
 from clustercaps.data.catalogue import SETS, SetInfo, info, is_streamed
 from clustercaps.data.datasets import load
 from clustercaps.data.errors import DataError
 from clustercaps.data.folders import FolderImages, open_folder, read_image
 from clustercaps.data.images import Images
+from clustercaps.data.prepare import Prepare
 from clustercaps.data.split import validation_split, viewpoint_split
+from clustercaps.data.transforms import test_transform, train_transform
 from clustercaps.utils.files import data_folder as cache_dir
 
 __all__ = [

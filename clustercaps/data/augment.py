@@ -1,12 +1,5 @@
-"""Preparation of images, as batched tensor operations with one draw per image.
+"""Random augmentation as batched tensor operations, with one draw per image.
 
-Images of 32x32 are prepared as cluster routing's paper does it; for other sizes, crops and shifts
-follow the papers of the networks that were made for them (docs/data.md).
-
-Decisions where the paper is silent (docs/data.md gives the reasons):
-
-* Pixels are scaled to 0..1 and, last of all, normalised by the mean and deviation of the training
-  set, as the authors' program does; `normalise=False` leaves this out.
 * Jittered pixels are not clipped: g = a f + b is all the paper says.
 * Padding is black, also after jitter; for stereo pairs it is the mean of the image.
 """
@@ -17,75 +10,9 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float32, Float64, UInt8
 from torch import Tensor
-from torch.nn.functional import interpolate, pad
+from torch.nn.functional import pad
 
-from clustercaps.data.catalogue import info, is_streamed
-
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# No image is divided by less than one grey level.
-SMALLEST_STD = 1 / 255
-
-
-@dataclass(frozen=True)
-class Prepare:
-    """Preparation without chance: scale, centre, normalise.
-
-    Args:
-        size: height and width to pad or crop to, around the centre; None keeps them.
-        resize: height and width to resize square images to, before that; None keeps them.
-        standardise: give each image zero mean and unit variance over all its pixels and channels.
-        mean: subtracted per channel at the end.
-        std: divided by per channel at the end.
-    """
-
-    size: int | None = None
-    resize: int | None = None
-    standardise: bool = False
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-
-    def __call__(
-        self, pixels: UInt8[Tensor, "images channels height width"]
-    ) -> Float32[Tensor, "images channels out_height out_width"]:
-        """Prepare a batch."""
-        images = self.scale(pixels)
-        if self.size is not None:
-            images = centre(images, self.size)
-        return self.normalise(images)
-
-    def scale(self, pixels: Tensor) -> Tensor:
-        """Turn bytes into numbers: 0..1, or standardised."""
-        images = pixels.to(torch.float32)
-        if self.resize is not None:
-            images = resized(images, self.resize)
-        images = images.div_(255)
-        if self.standardise:
-            images = images.sub_(images.mean(dim=(1, 2, 3), keepdim=True))
-            # torch.std is several times slower on the CPU.
-            std = images.square().mean(dim=(1, 2, 3), keepdim=True).sqrt_()
-            images = images.div_(std.clamp_(min=SMALLEST_STD))
-        return images
-
-    def normalise(self, images: Tensor) -> Tensor:
-        """Subtract the mean and divide by the deviation of the set, in place."""
-        if self.mean is None or self.std is None:
-            return images
-        mean, std = (images.new_tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
-        return images.sub_(mean).div_(std)
-
-    def pixels(self, images: Tensor) -> Tensor:
-        """Prepared images as pixels of 0 to 1, which a decoder can draw.
-
-        Images that were standardised one by one are stretched to that range one by one.
-        """
-        if self.standardise:
-            low, high = images.amin((1, 2, 3), keepdim=True), images.amax((1, 2, 3), keepdim=True)
-            return (images - low) / (high - low).clamp(min=SMALLEST_STD)
-        if self.mean is not None and self.std is not None:
-            mean, std = (images.new_tensor(v).view(-1, 1, 1) for v in (self.mean, self.std))
-            images = images * std + mean
-        # Jitter leaves the range.
-        return images.clamp(0, 1)
+from clustercaps.data.prepare import Prepare
 
 
 @dataclass(frozen=True)
@@ -256,102 +183,7 @@ def erased(
     return torch.where(chosen[:, None].to(images.device), noise.to(images.device), images)
 
 
-def resized(images: Tensor, side: int) -> Tensor:
-    """Square images with another side, interpolated linearly; a quarter of the pixels by means."""
-    now = images.shape[-1]
-    if now == side:
-        return images
-    if now == 2 * side:
-        return halved(images)
-    # Smaller images average what a pixel covers, and do not skip pixels.
-    return interpolate(
-        images, (side, side), mode="bilinear", align_corners=False, antialias=side < now
-    )
-
-
-def halved(images: Tensor) -> Tensor:
-    """Average 2x2 pixels: the same as avg_pool2d, which takes ten times as long on the CPU."""
-    rows = images[..., ::2, :] + images[..., 1::2, :]
-    return (rows[..., ::2] + rows[..., 1::2]).div_(4)
-
-
 def crops(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:
     """Cut a square out of each image, at its own place, in one indexing operation."""
     windows = images.unfold(2, size, 1).unfold(3, size, 1)
     return windows[torch.arange(len(images), device=images.device), :, top, left]
-
-
-def centre(images: Tensor, size: int) -> Tensor:
-    """Pad with zeros or crop to a square around the centre."""
-    height, width = images.shape[-2:]
-    top, left = (size - height) // 2, (size - width) // 2
-    # Negative padding crops.
-    return pad(images, (left, size - width - left, top, size - height - top))
-
-
-# The paper's size, and what it pads around every image before a crop of this size is taken.
-PAPER_SIZE, PAPER_PADDING = 32, 4
-
-
-def test_transform(name: str, normalise: bool = True, size: int = PAPER_SIZE) -> Prepare:  # noqa: PT028
-    """Preparation of test images of a set.
-
-    Args:
-        name: a set, `imagenet` or `folder:PATH`.
-        normalise: divide by the set's statistics; stereo pairs are standardised by image anyway.
-        size: height and width that a network sees; streamed images have theirs already.
-    """
-    if is_streamed(name):
-        return Prepare(mean=IMAGENET_MEAN, std=IMAGENET_STD) if normalise else Prepare()
-    known = info(name)
-    if known.stereo:
-        return Prepare(size, _stereo_side(size), standardise=True)
-    resize = None if size <= known.shape[1] + 2 * PAPER_PADDING else size
-    mean, std = (known.mean, known.std) if normalise else (None, None)
-    return Prepare(size, resize, mean=mean, std=std)
-
-
-def train_transform(name: str, normalise: bool = True, size: int = PAPER_SIZE) -> Augment:
-    """Preparation of training images of a set.
-
-    Args:
-        name: a set, `imagenet` or `folder:PATH` (crop and flip of these happen while reading).
-        normalise: divide by the set's statistics; stereo pairs are standardised by image anyway.
-        size: height and width that a network sees; streamed images have theirs already.
-    """
-    prepare = test_transform(name, normalise, size)
-    if is_streamed(name):
-        return Augment(prepare)
-    known = info(name)
-    if known.stereo:
-        return _augment_stereo(prepare, size)
-    # Digits are not mirrored. The paper has no line for MNIST: as Fashion-MNIST otherwise.
-    flip = 0.0 if name in ("mnist", "svhn") else 0.5
-    side = known.shape[1]
-    # How far the paper's crops lie off the centre, at most: 4 pixels, or 2 for images of 28x28.
-    reach = PAPER_PADDING - (PAPER_SIZE - side) / 2
-    margin = math.ceil((size - (prepare.resize or side)) / 2)
-    padding = max(0, round(reach * size / PAPER_SIZE) + margin)
-    return Augment(prepare, jitter=0.2, padding=padding, flip=flip)
-
-
-def _stereo_side(size: int) -> int:
-    """What stereo pairs of 96x96 are resized to, before a part of `size` is taken."""
-    if size <= PAPER_SIZE:
-        return 48
-    # Efficient-CapsNet takes 48 of 64. Larger images are whole, as in Heinsen's network.
-    return 64 if size <= 48 else size
-
-
-def _augment_stereo(prepare: Prepare, size: int) -> Augment:
-    if size <= PAPER_SIZE:
-        padding = round(PAPER_PADDING * size / PAPER_SIZE)
-        return Augment(prepare, jitter=0.2, padding=padding, shift=0.2)
-    if size <= 48:
-        return Augment(prepare, jitter=0.2)
-    # Heinsen's 16 of 96.
-    return Augment(prepare, jitter=0.2, padding=round(size / 6), edges=True)
-
-
-# pytest would take the name for a test.
-test_transform.__test__ = False  # type: ignore[attr-defined]

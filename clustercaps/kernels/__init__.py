@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.kernels import build, chunked, cluster_cpu, library
-from clustercaps.kernels.plain import Shape
+from clustercaps.kernels.plain import Shape, like_conv2d
 from clustercaps.routing import cluster_route
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.hooks import may_bypass
@@ -149,7 +149,7 @@ def cluster_capsules(
     if path in ("cpu", "chunked") and not may_bypass(vote, nn.Conv2d):
         path = "reference"
     if path == "cpu":
-        inputs = cluster_cpu.like_conv2d(x, vote.weight, vote.bias)
+        inputs = like_conv2d(x, vote.weight, vote.bias)
         if inputs is not None:
             sizes = (vote.stride[0], int(vote.padding[0]), clusters, votes, out_channels)
             arguments = (*inputs, *sizes, routing == "uniform", eps)
@@ -179,7 +179,7 @@ def _route(
 ) -> Tensor:
     """Capsules before the norm, without the fused kernel."""
     if path == "chunked":
-        inputs = cluster_cpu.like_conv2d(x, vote.weight, vote.bias)
+        inputs = like_conv2d(x, vote.weight, vote.bias)
         sizes = (vote.stride[0], int(vote.padding[0]), x.shape[1], x.shape[1] * clusters, votes)
         shape = Shape(*sizes, routing == "uniform", eps)
         if inputs is not None and chunked.worthwhile(inputs, shape):

@@ -32,3 +32,19 @@ def plain_capsules(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape)
     """Parents [B, C'*D', H', W'] of children [B, C*D, H, W]."""
     routing = "uniform" if shape.uniform else "cluster"
     return cluster_route(cast_votes(x, weight, bias, shape), routing=routing, eps=shape.eps)[0]
+
+
+def like_conv2d(
+    x: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None] | None:
+    """The inputs in the dtype that conv2d would use, autocast included.
+
+    None where conv2d would refuse or the kernel cannot compute: the reference then says why.
+    """
+    device = x.device.type
+    if torch.is_autocast_enabled(device) and x.dtype != torch.float64:
+        dtype = torch.get_autocast_dtype(device)
+        x, weight = x.to(dtype), weight.to(dtype)
+        bias = None if bias is None else bias.to(dtype)
+    same = x.dtype == weight.dtype and (bias is None or bias.dtype == x.dtype)
+    return (x, weight, bias) if same and x.is_floating_point() else None

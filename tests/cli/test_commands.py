@@ -50,7 +50,7 @@ def test_devices_are_chosen_by_name(
         assert capsys.readouterr().out
         assert main([*command, "--device", "cuda:99"]) == 2
         err = capsys.readouterr().err
-        assert "device 'cuda:99' cannot be used here; " in err
+        assert "device 'cuda:99' is not available; " in err
         assert err.count("\n") == 1
 
 

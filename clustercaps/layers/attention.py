@@ -1,4 +1,4 @@
-"""Capsule layers with attention routing: votes by convolutions, tanh of whole capsules.
+"""Capsule layers with attention routing: votes from convolutions, tanh of whole capsules.
 
 Choi, Seo, Im and Kang, "Attention routing between capsules", ICCV workshops 2019.
 """
@@ -14,17 +14,17 @@ from clustercaps.routing import create_routing
 
 
 class AttentionCapsules2d(nn.Module):
-    """Votes by a convolution of every child type, attention over the types, capsule activation.
+    """Votes from one convolution per child type, attention over the types, capsule activation.
 
     Args:
         in_types: Child capsule types.
-        in_dim: Numbers in a child.
+        in_dim: Dimension of a child.
         types: Parent capsule types.
-        dim: Numbers in a parent.
-        kernel_size: Height and width of the window; the whole map for class capsules.
-        stride: Step of the window.
-        same: Pad so that only the stride shrinks the maps.
-        dropout: Share of the numbers that come in which training drops.
+        dim: Dimension of a parent.
+        kernel_size: Height and width of the window; the whole feature map for class capsules.
+        stride: Stride of the window.
+        same: Pad so that only the stride reduces the size.
+        dropout: Dropout rate of the input.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class AttentionCapsules2d(nn.Module):
         self.vote = nn.Conv2d(
             in_types * in_dim, in_types * types * dim, kernel_size, stride, groups=in_types
         )
-        # Glorot's bound for the convolutions of all child types as one: small first votes.
+        # Glorot's bound for the convolutions of all child types as one: small initial votes.
         window = kernel_size[0] * kernel_size[1]
         bound = math.sqrt(6 / (window * in_dim + window * in_types * types * dim))
         nn.init.uniform_(self.vote.weight, -bound, bound)

@@ -12,14 +12,14 @@ from clustercaps.routing.heinsen import HeinsenRouting
 
 
 class HeinsenCapsules(nn.Module):
-    """Votes by matrices and shifts, and Heinsen's routing.
+    """Votes from affine maps, and Heinsen's routing.
 
     Args:
-        children: Children.
-        parents: Parents.
+        children: Number of children.
+        parents: Number of parents.
         side: Rows and columns of a pose.
         iterations: Number of iterations.
-        shared: One matrix, shift, gain and loss for every parent, whatever the child.
+        shared: Share matrix, bias, benefit and cost among all children of a parent.
     """
 
     def __init__(
@@ -36,8 +36,8 @@ class HeinsenCapsules(nn.Module):
         poses: Float[Tensor, "batch children rows columns"],
         scores: Float[Tensor, "batch children"],
     ) -> Routed:
-        """Children and their scores to parents and theirs."""
-        # In memory [B, parents, children, numbers]: the sums over children then need no copy.
+        """Children and their scores to parents and their scores."""
+        # In memory [B, parents, children, dim]: the sums over children then need no copy.
         if self.weight.shape[0] == 1:
             votes = torch.einsum("bicd,jdh->bjich", poses, self.weight[0])
         else:

@@ -1,4 +1,4 @@
-"""Capsule layers with self-routing: the pose of a child alone decides where it goes.
+"""Capsule layers with self-routing: the pose of a child alone determines its coupling coefficients.
 
 Hahn, Pyeon and Kim, "Self-routing capsule networks", NeurIPS 2019.
 """
@@ -21,13 +21,13 @@ Activations = Float[Tensor, "batch types height width"]
 class SelfRoutingCapsules2d(nn.Module):
     """Parents at every position from the children in a window, with batch norm of their poses.
 
-    Zeros around the maps are children that are not there: their activation is 0.
+    Zero padding adds children with activation 0, which have no effect.
 
     Args:
         in_types: Child capsule types.
         types: Parent capsule types.
-        dim: Numbers in a pose, below and above.
-        stride: Step of the 3x3 window.
+        dim: Dimension of a pose, for children and parents.
+        stride: Stride of the 3x3 window.
     """
 
     def __init__(self, in_types: int, types: int, dim: int, stride: int) -> None:
@@ -36,7 +36,7 @@ class SelfRoutingCapsules2d(nn.Module):
         self.stride = stride
         children = in_types * 9
         self.weight = nn.Parameter(torch.empty(children, types, dim, dim))
-        # He's bound, with the parents of a child as its fan-in, as in the authors' code.
+        # He's bound, with the parents of a child as its fan-in, as in the released code.
         bound = math.sqrt(6 / (types * dim * dim))
         nn.init.uniform_(self.weight, -bound, bound)
         self.routing = SelfRouting(children, types, dim)
@@ -58,12 +58,12 @@ class SelfRoutingCapsules2d(nn.Module):
 
 
 class SelfRoutingClasses(nn.Module):
-    """Class activations from all capsules of a map: gates alone, because classes have no poses.
+    """Class activations from all capsules of a feature map: only gates, classes have no poses.
 
     Args:
-        children: Capsules of the map.
-        dim: Numbers in a pose.
-        num_classes: Classes.
+        children: Number of capsules of the feature map.
+        dim: Dimension of a pose.
+        num_classes: Number of classes.
     """
 
     def __init__(self, children: int, dim: int, num_classes: int) -> None:
@@ -76,9 +76,9 @@ class SelfRoutingClasses(nn.Module):
         poses: Float[Tensor, "batch children dim"],
         activations: Float[Tensor, "batch children"],
     ) -> Float[Tensor, "batch classes"]:
-        """Capsules to the share of all activations that every class gets."""
+        """Capsules to the share of the total activation of every class."""
         wide = wide_dtype(poses.dtype)
-        # As in every routing: no sums in half precision.
+        # As in every routing, no sums in half precision.
         with without_autocast(poses):
             coupling = self_coupling(poses.to(wide), self.weight, self.bias)
             return parent_activations(coupling, activations.to(wide))

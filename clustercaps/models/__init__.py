@@ -1,8 +1,8 @@
 """Networks from images to logits, by name and by class.
 
 Exports the registry (`list_models`, `create_model`, `get_preset`, `list_pretrained`,
-`from_pretrained`), the class of every network, of cluster routing's paper and of others, the base
-classes for networks of your own, and what a network costs (`count_parameters`, `memory_estimate`).
+`from_pretrained`), the class of every network, base classes for your own networks, and the size of
+a network (`count_parameters`, `memory_estimate`).
 """
 
 from clustercaps.models.affine import AffineCapsuleNet, AffineCNN, DrawingClassifier

@@ -1,8 +1,8 @@
-"""The paper's two networks for images drawn from transformed maps.
+"""The paper's two networks for images reconstructed from transformed feature maps.
 
 Three layers, the second with stride 2, without layer norm; a linear classifier and an upsampling
-decoder both read the last maps, 16 channels at half the image's size. The paper calls its capsule
-network C4K4D32, but only C4 K8 D4 gives the layers the parameters that it prints.
+decoder both read the last feature maps, 16 channels at half the size of the image. The paper calls
+its capsule network C4K4D32, but only C4 K8 D4 has the printed parameter counts.
 """
 
 import math
@@ -21,16 +21,16 @@ STRIDES = (1, 2, 1)
 
 
 class DrawingClassifier(LinearClassifier):
-    """A linear classifier and a decoder on the same last maps, trained together.
+    """A linear classifier and a decoder on the same feature maps, trained together.
 
     Subclasses define `forward_features` and `decoder`.
 
     Args:
-        num_classes: Classes; 0 leaves out the classifier.
+        num_classes: Number of classes; 0 for no classifier.
         in_chans: Colour channels.
         img_size: Height and width of the images.
-        reconstruction: Weight of the squared error of the drawn image, summed over its pixels,
-            beside the cross-entropy; the paper does not give it.
+        reconstruction: Weight of the reconstruction loss, summed over pixels, relative to the
+            cross-entropy; the paper does not give it.
     """
 
     decoder: nn.Module
@@ -42,11 +42,11 @@ class DrawingClassifier(LinearClassifier):
         self.reconstruction = reconstruction
 
     def reconstruct(self, features: Tensor) -> ImageBatch:
-        """Draw the images from the last maps [B, ..., H/2, W/2], as they are or transformed."""
+        """Reconstruct images from the last feature maps [B, ..., H/2, W/2]."""
         return self.decoder(features.flatten(1, -3))
 
     def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy, and the squared error of the drawn image."""
+        """Cross-entropy and reconstruction loss."""
         features = self.forward_features(batch.images)
         logits = self.forward_head(features).float()
         drawn = self.reconstruct(features)
@@ -55,18 +55,18 @@ class DrawingClassifier(LinearClassifier):
 
 
 class AffineCapsuleNet(DrawingClassifier):
-    """Three capsule layers, a linear classifier, and a decoder of the last capsule channels.
+    """Three capsule layers, a linear classifier, and a decoder on the last capsule channels.
 
     Args:
-        num_classes: Classes; 0 leaves out the classifier.
+        num_classes: Number of classes; 0 for no classifier.
         in_chans: Colour channels.
         img_size: Height and width of the images.
         channels: Capsule channels of every layer (C).
         clusters: Weight clusters per child channel (N).
         votes: Votes in a cluster (K).
-        dim: Numbers in a capsule (D).
+        dim: Capsule dimension (D).
         routing: A name from `clustercaps.list_routings()`.
-        reconstruction: Weight of the drawn image's squared error.
+        reconstruction: Weight of the reconstruction loss.
     """
 
     def __init__(
@@ -103,13 +103,13 @@ class AffineCapsuleNet(DrawingClassifier):
 
 
 class AffineCNN(DrawingClassifier):
-    """The same with ordinary convolutions, 96, 96 and 16 filters with ReLU.
+    """The same with ordinary convolutions: 96, 96 and 16 filters with ReLU.
 
     Args:
-        num_classes: Classes; 0 leaves out the classifier.
+        num_classes: Number of classes; 0 for no classifier.
         in_chans: Colour channels.
         img_size: Height and width of the images.
-        reconstruction: Weight of the drawn image's squared error.
+        reconstruction: Weight of the reconstruction loss.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class AffineCNN(DrawingClassifier):
     def forward_features(
         self, images: ImageBatch
     ) -> Float[Tensor, "batch 16 half_height half_width"]:
-        """Images to the last layer's maps."""
+        """Images to the feature maps of the last layer."""
         self.check_images(images)
         for conv in self.convs:
             images = conv(images).relu()

@@ -1,4 +1,4 @@
-"""What every network here can do: classify, give its features, swap its head, save and load."""
+"""Base classes of all networks: features, head, training loss, saving and loading."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,15 +18,15 @@ ClassCapsules = Float[Tensor, "batch classes dim"]
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """What a network is given to learn from in one step.
+    """The inputs of the training loss in one step.
 
     Attributes:
-        images: Prepared images.
+        images: Preprocessed images.
         labels: Their classes.
-        pixels: The same images as numbers of 0 to 1, for decoders to draw.
-        step: Steps done so far, for losses that change over time.
-        train_images: Images in the training set, for losses that weigh a prior against them.
-        label_smoothing: Probability spread over all classes; for cross-entropy only.
+        pixels: The same images with values in 0 to 1, the target of decoders.
+        step: Number of steps so far, for losses that change over time.
+        train_images: Number of images in the training set, for losses with a prior.
+        label_smoothing: Label smoothing; only for cross-entropy.
     """
 
     images: Tensor
@@ -37,7 +37,7 @@ class TrainingBatch:
     label_smoothing: float = 0.0
 
     def cross_entropy(self, logits: Float[Tensor, "batch classes"]) -> Float[Tensor, " batch"]:
-        """How badly the logits tell the labels."""
+        """Cross-entropy of the logits and the labels."""
         return F.cross_entropy(
             logits, self.labels, reduction="none", label_smoothing=self.label_smoothing
         )
@@ -47,10 +47,10 @@ class ImageClassifier(nn.Module, Pretrained):
     """A network from images [B, in_chans, H, W] to logits [B, num_classes].
 
     Subclasses define `forward_features`, `forward_head` and `reset_classifier`. Their arguments are
-    JSON-plain: `save_pretrained` writes them to `config.json`, `from_pretrained` reads them back.
+    JSON-serialisable: `save_pretrained` writes them to `config.json`, `from_pretrained` reads them.
 
     Args:
-        num_classes: Classes; 0 leaves out the head, and the network returns what the head reads.
+        num_classes: Number of classes; with 0 there is no head, and the network returns features.
         in_chans: Colour channels of the images.
         img_size: Height and width of the images, or one number for both.
     """
@@ -63,17 +63,17 @@ class ImageClassifier(nn.Module, Pretrained):
         self.in_chans = in_chans
         self.img_size = pair(img_size)
 
-    # Any, because capsule networks can return their traces as well.
+    # Any, because capsule networks can also return traces.
     def forward_features(self, images: Tensor) -> Any:
-        """What the network makes of the images, before the classifier."""
+        """Images to features, the input of the head."""
         raise NotImplementedError
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
-        """Features to logits; with `pre_logits`, to the vector that the classifier reads."""
+        """Features to logits; with `pre_logits`, to the input of the classifier."""
         raise NotImplementedError
 
     def reset_classifier(self, num_classes: int) -> None:
-        """A fresh classifier for another number of classes; the rest keeps its weights."""
+        """Replace the classifier for another number of classes; other weights are kept."""
         raise NotImplementedError
 
     def forward(self, images: ImageBatch) -> Float[Tensor, "batch classes"]:
@@ -81,30 +81,30 @@ class ImageClassifier(nn.Module, Pretrained):
         return self.forward_head(self.forward_features(images))
 
     def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """What training makes small [B], and the logits [B, num_classes] that came with it.
+        """The loss per image [B], and the logits [B, num_classes].
 
-        Cross-entropy; networks with a loss of their own override this.
+        Cross-entropy by default; networks with another loss override this.
         """
         logits = self(batch.images).float()
         return batch.cross_entropy(logits), logits
 
     @classmethod
     def takes_label_smoothing(cls) -> bool:
-        """Whether its loss is the cross-entropy above, which alone knows label smoothing."""
+        """Whether the loss is cross-entropy, the only one that supports label smoothing."""
         return cls.training_loss is ImageClassifier.training_loss
 
     def check_images(self, images: Tensor) -> None:
-        """Refuse images of another size or number of channels than the network was built for."""
+        """Raise an error if images do not have the size and channels the network was built for."""
         expected = (self.in_chans, *self.img_size)
         if images.ndim != 4 or images.shape[1:] != expected:
             raise ValueError(
                 f"expected images [batch, {', '.join(map(str, expected))}], got shape "
-                f"{tuple(images.shape)}; resize or pad the images, or build the network with that "
+                f"{tuple(images.shape)}; resize or pad the images, or build the network with these "
                 "in_chans and img_size"
             )
 
     def set_num_classes(self, num_classes: int) -> None:
-        """Remember the new number of classes, also in what `save_pretrained` writes."""
+        """Set the number of classes, also for `save_pretrained`."""
         at_least("num_classes", num_classes, 0)
         self.num_classes = num_classes
         self.settings["num_classes"] = num_classes
@@ -119,17 +119,17 @@ class LinearClassifier(ImageClassifier):
     head: nn.Module
 
     def build_head(self, num_features: int) -> None:
-        """Put a fresh linear layer, or nothing for 0 classes, on `num_features` features."""
+        """Create a linear layer on `num_features` features, or the identity for 0 classes."""
         self.num_features = num_features
         self.head = nn.Linear(num_features, self.num_classes) if self.num_classes else nn.Identity()
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
-        """Features to logits; with `pre_logits`, to the flat vector that the classifier reads."""
+        """Features to logits; with `pre_logits`, to the flat input of the classifier."""
         flat = features.flatten(1)
         return flat if pre_logits else self.head(flat)
 
     def reset_classifier(self, num_classes: int) -> None:
-        """A fresh linear classifier for that many classes; the rest keeps its weights."""
+        """Replace the linear classifier; other weights are kept."""
         like = next(self.parameters())
         self.set_num_classes(num_classes)
         self.build_head(self.num_features)
@@ -137,16 +137,16 @@ class LinearClassifier(ImageClassifier):
 
 
 class LengthClassifier(ImageClassifier):
-    """A network with a capsule per class: its length is the score; a decoder draws from it.
+    """A network with one capsule per class, whose length is the score, and optionally a decoder.
 
     Subclasses define `forward_features` to class capsules [B, num_classes, dim], and `decoder`,
     which may be None.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
-        reconstruction: Weight of the squared error of the drawn image, summed over its pixels.
+        reconstruction: Weight of the reconstruction loss, summed over pixels.
     """
 
     decoder: nn.Module | None
@@ -161,13 +161,13 @@ class LengthClassifier(ImageClassifier):
         self.reconstruction = reconstruction
 
     def forward_head(self, features: ClassCapsules, pre_logits: bool = False) -> Tensor:
-        """Class capsules to their lengths; with `pre_logits`, to the flat vector of all."""
+        """Class capsules to their lengths; with `pre_logits`, flattened."""
         return features.flatten(1) if pre_logits else length(features)
 
     def reconstruct(
         self, features: ClassCapsules, labels: Int[Tensor, " batch"] | None = None
     ) -> ImageBatch:
-        """Draw each image from one class capsule: that of its label, or the predicted one."""
+        """Reconstruct each image from one class capsule: that of its label or prediction."""
         if self.decoder is None:
             raise ValueError("this network was built without a decoder; build it with decoder=True")
         if labels is None:
@@ -175,9 +175,9 @@ class LengthClassifier(ImageClassifier):
         return self.decoder(mask_capsules(features, labels))
 
     def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Margin loss, and the squared error of the image drawn from the true class."""
+        """Margin loss, and reconstruction loss from the capsule of the true class."""
         features = self.forward_features(batch.images)
-        # Margins in half precision would be lost in rounding.
+        # Half precision is not accurate enough for margins.
         lengths = self.forward_head(features).float()
         loss = margin_loss(lengths, batch.labels)
         if self.decoder is not None and self.reconstruction:
@@ -186,7 +186,7 @@ class LengthClassifier(ImageClassifier):
         return loss, lengths
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Fresh class capsules and decoder for that many classes; the rest keeps its weights."""
+        """Replace class capsules and decoder; other weights are kept."""
         at_least("num_classes", num_classes, 1)
         self.set_num_classes(num_classes)
         fresh = type(self)(**self.settings)

@@ -1,4 +1,4 @@
-"""The paper's classifiers: five layers of cluster routing and one linear head.
+"""The paper's classifiers: five cluster routing layers and a linear head.
 
 M-variants have several capsule channels with one weight cluster each, S-variants have one channel
 with several weight clusters.
@@ -23,16 +23,16 @@ class CapsuleNet(LinearClassifier):
     """Five capsule layers, strides 1 2 1 2 1, and a linear classifier on all capsules.
 
     Args:
-        num_classes: Classes; 0 leaves out the classifier.
+        num_classes: Number of classes; 0 for no classifier.
         in_chans: Colour channels.
         img_size: Height and width of the images.
         channels: Capsule channels of every layer (C).
         clusters: Weight clusters per child channel (N).
         votes: Votes in a cluster (K).
-        dim: Numbers in a capsule (D).
+        dim: Capsule dimension (D).
         routing: A name from `clustercaps.list_routings()`.
-        stem: "none" reads the pixels; "resnet" puts a ResNet's first stage before the capsules, as
-            the paper does for ImageNet.
+        stem: "none" for pixels as input; "resnet" for a ResNet stem before the capsules, as in the
+            paper for ImageNet.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class CapsuleNet(LinearClassifier):
     def forward_features(
         self, images: ImageBatch, trace: bool = False
     ) -> Capsules | tuple[Capsules, list[RoutingTrace]]:
-        """Images to the last layer's capsules [B, C, D, H/4, W/4].
+        """Images to the capsules of the last layer [B, C, D, H/4, W/4].
 
         With `trace`, also returns one `RoutingTrace` per layer.
         """

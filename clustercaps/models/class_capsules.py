@@ -1,8 +1,8 @@
-"""One capsule per class, and a decoder that draws the image from the capsule of its class.
+"""One capsule per class, and a decoder that reconstructs the image from the capsule of its class.
 
-The paper's network for disentangled dimensions and for the plots of routing weights. It fixes only
-"M-variant 2 with ten last-layer capsules"; strides and padding are ours, and bring 28x28 images to
-maps of 28, 14, 7, 3 and 1.
+The paper's network for disentangled dimensions and for the plots of routing weights. It specifies
+only "M-variant 2 with ten last-layer capsules"; strides and padding are ours, and give feature maps
+of 28, 14, 7, 3 and 1 for 28x28 images.
 """
 
 from jaxtyping import Float, Int
@@ -24,16 +24,16 @@ class ClassCapsuleNet(ImageClassifier):
     """Five capsule layers down to one capsule per class; a shared linear unit scores each of them.
 
     Args:
-        num_classes: Classes, at least 1: they are the last layer's channels.
+        num_classes: Number of classes, at least 1 (one channel of the last layer each).
         in_chans: Colour channels.
         img_size: Height and width of the images, 25 to 32.
         channels: Capsule channels of the layers before the last (C).
         clusters: Weight clusters per child channel (N).
         votes: Votes in a cluster (K).
-        dim: Numbers in a capsule (D).
+        dim: Capsule dimension (D).
         routing: A name from `clustercaps.list_routings()`.
-        reconstruction: Weight of the squared error of the drawn image, summed over its pixels,
-            beside the cross-entropy; the paper does not give it.
+        reconstruction: Weight of the reconstruction loss, summed over pixels, relative to the
+            cross-entropy; the paper does not give it.
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class ClassCapsuleNet(ImageClassifier):
         )
         if self.capsules.out_shape[2:] != (1, 1):
             raise ValueError(
-                f"images of {show_size(self.img_size)} leave last maps of "
-                f"{show_size(self.capsules.out_shape[2:])}, but a class has one capsule; "
-                "sides of 25 to 32 pixels work"
+                f"images of {show_size(self.img_size)} give last feature maps of "
+                f"{show_size(self.capsules.out_shape[2:])}, expected 1x1; use images with sides of "
+                "25 to 32 pixels"
             )
         self.dim = dim
         self.head = nn.Linear(dim, 1)
@@ -89,7 +89,7 @@ class ClassCapsuleNet(ImageClassifier):
     def forward_head(
         self, features: Float[Tensor, "batch classes dim"], pre_logits: bool = False
     ) -> Tensor:
-        """Class capsules to logits; with `pre_logits`, to the flat vector of all capsules."""
+        """Class capsules to logits; with `pre_logits`, flattened."""
         return features.flatten(1) if pre_logits else self.head(features).squeeze(2)
 
     def reconstruct(
@@ -97,21 +97,21 @@ class ClassCapsuleNet(ImageClassifier):
         features: Float[Tensor, "batch classes dim"],
         labels: Int[Tensor, " batch"] | None = None,
     ) -> ImageBatch:
-        """Draw each image from one class capsule, all others set to zero.
+        """Reconstruct each image from one class capsule, with all others set to zero.
 
         Args:
             features: The class capsules.
-            labels: The classes whose capsules stay. Needed in training mode; without them, the
-                predicted classes stay.
+            labels: Classes to reconstruct; required in training mode, the predicted classes by
+                default.
         """
         if labels is None:
             if self.training:
-                raise ValueError("in training mode, capsules are masked by label: give labels")
+                raise ValueError("in training mode, capsules are masked by label; pass labels")
             labels = self.forward_head(features).argmax(1)
         return self.decoder(mask_capsules(features, labels))
 
     def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Cross-entropy, and the squared error of the image drawn from the true class."""
+        """Cross-entropy, and reconstruction loss from the capsule of the true class."""
         features = self.forward_features(batch.images)
         assert isinstance(features, Tensor)
         logits = self.forward_head(features).float()
@@ -120,7 +120,7 @@ class ClassCapsuleNet(ImageClassifier):
         return loss + self.reconstruction * reconstruction_loss(drawn, batch.pixels), logits
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Fresh class capsules and decoder for that many classes; the layers below stay."""
+        """Replace class capsules and decoder; other weights are kept."""
         at_least("num_classes", num_classes, 1)
         self.set_num_classes(num_classes)
         fresh = type(self)(**self.settings)

@@ -9,10 +9,10 @@ from clustercaps.utils.sizes import ImageBatch, Size, map_sizes, show_size
 
 
 class BaselineCNN(LinearClassifier):
-    """Five 3x3 convolutions with ReLU and then layer norm, strides 1 2 1 2 1, and a linear head.
+    """Five 3x3 convolutions with ReLU and layer norm, strides 1 2 1 2 1, and a linear head.
 
     Args:
-        num_classes: Classes; 0 leaves out the classifier.
+        num_classes: Number of classes; 0 for no classifier.
         in_chans: Colour channels.
         img_size: Height and width of the images.
         width: Filters of every layer.
@@ -43,7 +43,7 @@ class BaselineCNN(LinearClassifier):
     def forward_features(
         self, images: ImageBatch
     ) -> Float[Tensor, "batch filters map_height map_width"]:
-        """Images to the last layer's maps."""
+        """Images to the feature maps of the last layer."""
         self.check_images(images)
         return self.layers(images)
 
@@ -55,10 +55,10 @@ class ViewpointCNN(LinearClassifier):
     dropout, and a linear head.
 
     Args:
-        num_classes: Classes; 0 leaves out the classifier.
+        num_classes: Number of classes; 0 for no classifier.
         in_chans: Colour channels; a stereo pair has 2.
         img_size: Height and width of the images.
-        dropout: Share of the hidden units that training drops.
+        dropout: Dropout rate of the hidden units.
     """
 
     def __init__(
@@ -72,8 +72,8 @@ class ViewpointCNN(LinearClassifier):
         height, width = (side // 2 // 2 for side in self.img_size)
         if not height or not width:
             raise ValueError(
-                f"an image of {show_size(self.img_size)} is too small: the maps vanish at the "
-                "second pooling; the smallest image that works is 4x4"
+                f"an image of {show_size(self.img_size)} is too small: the feature maps are empty "
+                "after the second pooling; use at least 4x4"
             )
         self.layers = nn.Sequential(
             nn.Conv2d(in_chans, 32, 5, padding=2),

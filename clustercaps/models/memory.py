@@ -1,7 +1,7 @@
-"""How much memory a network needs, told without computing anything.
+"""Estimate the peak memory of a step before running it.
 
-The network runs on tensors that have shapes but no data, and every storage that it makes or frees
-is counted. What is taken inside a convolution or the fused kernel is told by rules of thumb.
+The network runs on tensors with shapes but no data, and every storage that is allocated or freed is
+counted. Memory used inside a convolution or the fused kernel is estimated by rules of thumb.
 """
 
 import weakref
@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_leaves
 from clustercaps.models.base import ImageClassifier, TrainingBatch
 from clustercaps.utils.errors import at_least
 
-# What a thread of the fused kernel needs for its tiles, roughly.
+# Approximate memory per thread of the fused kernel for its tiles.
 TILES = 2**20
 
 
@@ -26,15 +26,15 @@ def tensors_of(tree: Any) -> list[torch.Tensor]:
 
 
 def taken_inside(func: Any, args: Any, result: Any) -> int:
-    """Bytes that an operator takes while it runs, beyond what it returns."""
+    """Temporary memory of an operator in bytes, excluding its outputs."""
     ops, threads = torch.ops, torch.get_num_threads()
-    # The CPU library copies maps and weights into layouts of its own; of the two gradients it finds
-    # one after the other.
+    # The CPU library copies feature maps and weights to its own layouts, and computes the two
+    # gradients one after the other.
     if func is ops.aten.convolution.default:
         return int(max(args[0].nbytes, result.nbytes) + args[1].nbytes)
     if func is ops.aten.convolution_backward.default:
         return int(max(args[0].nbytes + args[1].nbytes, args[2].nbytes))
-    # The fused kernel has the weights in another form, and their gradient once per thread.
+    # The fused kernel stores transformed weights, and their gradient once per thread.
     if func is ops.clustercaps.fused_capsules.default:
         return int(args[1].nbytes + threads * TILES)
     if func is ops.clustercaps.fused_capsules_grad.default:
@@ -43,10 +43,10 @@ def taken_inside(func: Any, args: Any, result: Any) -> int:
 
 
 class StorageCount(TorchDispatchMode):
-    """Bytes of the storages that came into being, and the most there were at once.
+    """Counts the bytes of allocated storages, and their peak.
 
     Args:
-        given: Tensors that were there before and do not count, nor do views of them.
+        given: Existing tensors, which are not counted, nor are their views.
     """
 
     def __init__(self, given: Iterable[torch.Tensor]) -> None:
@@ -60,12 +60,12 @@ class StorageCount(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Run an operator and count what it leaves behind."""
+        """Run an operator and count its outputs."""
         result = func(*args, **(kwargs or {}))
         for tensor in tensors_of(result):
             self._count(tensor.untyped_storage())
-        # Autograd adds up gradients in place where the first is dense, though not while a mode like
-        # this one looks on: in the moment of such a sum there is one tensor too many.
+        # Autograd accumulates dense gradients in place, but not under a dispatch mode: during such
+        # a sum there is one tensor too many.
         summed = self.backward and func is torch.ops.aten.add.Tensor and args[0].is_contiguous()
         if not summed:
             self.peak = max(self.peak, self.now + taken_inside(func, args, result))
@@ -78,7 +78,7 @@ class StorageCount(TorchDispatchMode):
         size = storage.nbytes()
         self._known.add(key)
         self.now += size
-        # The Python object lives as long as the storage, also when only autograd holds it.
+        # The Python object lives as long as the storage, even if only autograd references it.
         weakref.finalize(storage, self._forget, key, size)
 
     def _forget(self, key: int, size: int) -> None:
@@ -92,19 +92,19 @@ def memory_estimate(
     batch: int = 64,
     training: bool = True,
 ) -> int:
-    """Bytes that a step needs at its peak, on top of the weights and the images.
+    """Estimated peak memory of a step in bytes, on top of the weights and the images.
 
     Args:
-        model: The network; it is not run, and not changed.
-        input_shape: Channels, height and width of the images; the network's own unless given.
-        batch: Images in a step.
-        training: Forward, loss and backward, with the gradients; otherwise forward alone.
+        model: The network; it is neither run nor changed.
+        input_shape: Channels, height and width of the images; those of the network by default.
+        batch: Batch size.
+        training: Forward, loss and backward, including gradients; otherwise forward only.
     """
     at_least("batch", batch, 1)
     settings = dict(model.settings)
     if input_shape is not None:
         settings |= {"in_chans": input_shape[0], "img_size": list(input_shape[1:])}
-    # Some first weights are drawn by looking at them; on "meta" nothing is drawn.
+    # On the meta device, initialisation that reads the weights is skipped.
     with torch.device("meta"):
         network = type(model)(**settings).train(training)
     with FakeTensorMode(allow_non_fake_inputs=True):

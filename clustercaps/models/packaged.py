@@ -1,7 +1,7 @@
-"""Trained weights inside the package: `create_model("m1", pretrained="fashion-mnist")`.
+"""Trained weights that ship with the package: `create_model("m1", pretrained="fashion-mnist")`.
 
-Each is a finished run without its checkpoint, in `weights/MODEL-DATA`: what it was trained with
-(`settings.json`), what it reached (`result.json`), and the network itself (`model`).
+Each is a finished run without its checkpoint, in `weights/MODEL-DATA`: its settings
+(`settings.json`), its result (`result.json`), and the network (`model`).
 `python -m clustercaps.training.package RUN` adds one.
 """
 
@@ -23,17 +23,17 @@ def pretrained_folder(model: str, data: str | bool) -> Path:
 
     Args:
         model: A name from `list_models()`.
-        data: The dataset they were trained on; True where there are weights for one only.
+        data: The dataset they were trained on; True if there is only one.
     """
     there = [name.partition(":")[2] for name in list_pretrained() if name.startswith(f"{model}:")]
     if not there:
         known = ", ".join(list_pretrained()) or "none"
-        raise ValueError(f"there are no packaged weights of {model}; there are: {known}")
+        raise ValueError(f"there are no packaged weights for {model}; available: {known}")
     if data is True:
         if len(there) > 1:
             raise ValueError(
-                f"{model} has weights for several datasets; give one: pretrained={there[0]!r}, "
-                f"of {', '.join(there)}"
+                f"{model} has weights for several datasets ({', '.join(there)}); name one, for "
+                f"example pretrained={there[0]!r}"
             )
         data = there[0]
     if data not in there:
@@ -42,7 +42,7 @@ def pretrained_folder(model: str, data: str | bool) -> Path:
 
 
 def find_pretrained(name: str) -> Path | None:
-    """The folder that "model:data" names; None if the text is not of that form."""
+    """The folder for "model:data"; None if the name does not have this form."""
     model, colon, data = name.partition(":")
     if not colon or "/" in model or Path(name).exists():
         return None

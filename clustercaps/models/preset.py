@@ -1,4 +1,4 @@
-"""A registered network: a class, settings of its own, and the recipes that train it."""
+"""A registered network: its class, settings and training recipes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Recipe = Mapping[str, Any]
 RECIPE_NAMES = ("paper", "fast", "strong")
 
 CLUSTER_ROUTING: dict[str, Recipe] = {
-    # As the paper trains; its code adds the weight decay.
+    # As in the paper; the weight decay is from the released code.
     "paper": {
         "epochs": 300,
         "batch_size": 64,
@@ -20,7 +20,7 @@ CLUSTER_ROUTING: dict[str, Recipe] = {
         "schedule": "step",
         "weight_decay": 5e-4,
     },
-    # For short runs; how it was chosen, and what was not tuned: docs/training.md.
+    # For short runs; docs/training.md explains how it was chosen.
     "fast": {
         "epochs": 12,
         "batch_size": 64,
@@ -32,7 +32,7 @@ CLUSTER_ROUTING: dict[str, Recipe] = {
         "weight_decay": 5e-4,
         "average": 0.998,
     },
-    # The lowest error in a night on two cores; chosen by `clustercaps reproduce recipe`.
+    # The lowest error in a night on two cores; chosen with `clustercaps reproduce recipe`.
     "strong": {
         "epochs": 60,
         "batch_size": 64,
@@ -52,7 +52,7 @@ CLUSTER_ROUTING_PAPER = (
     'Zhao and Cheng, "Capsule networks with non-iterative cluster routing", Neural Networks 143, '
     "2021"
 )
-# Our choice, for papers whose recipe we do not know.
+# Our choice, for papers whose recipe is unknown.
 UNKNOWN_RECIPE: Recipe = {
     "epochs": 100,
     "batch_size": 128,
@@ -67,22 +67,22 @@ UNKNOWN_RECIPE: Recipe = {
 
 @dataclass(frozen=True)
 class Preset:
-    """A class of networks with settings of its own.
+    """A network class with its settings.
 
     Attributes:
         network: The class.
-        summary: What it is, in a few words.
+        summary: A short description.
         settings: Arguments of the class that differ from its defaults.
-        recipe: How its own paper trains it; None for the networks of cluster routing's paper.
-        recipes: Likewise on datasets where its paper does it differently.
-        reconstruction: Whether it is our reading of a system whose paper or code leaves parts
-            open; no published number is claimed for it.
+        recipe: The recipe of its paper; None for the networks of the cluster routing paper.
+        recipes: Recipes for datasets on which its paper uses another one.
+        reconstruction: Whether paper or code leave parts open that we filled in; no published
+            number is claimed for it.
         paper: Authors, title, venue and year of the publication that introduced it.
-        choices: What that publication and its code leave open and how it is filled in, or where the
-            two disagree; empty if nothing is known to be.
-        img_size: Height and width of the images that it was made for.
-        data: The datasets that its paper reports on, of those that this library has.
-        sizes: Image size on those of them where it is not `img_size`.
+        choices: What paper and code leave open and how we filled it in, or where the two disagree;
+            empty if nothing is known.
+        img_size: Height and width of the images that it was designed for.
+        data: The datasets that its paper reports on, among those of this library.
+        sizes: Image sizes of datasets where it is not `img_size`.
     """
 
     network: type[ImageClassifier]
@@ -98,24 +98,24 @@ class Preset:
     recipes: Mapping[str, Recipe] = field(default_factory=dict, kw_only=True)
 
     def size_for(self, data: str) -> int:
-        """Height and width of the images of a dataset, as published if it was published on it."""
+        """Image size for a dataset, the published one if there is one."""
         return self.sizes.get(data, self.img_size)
 
     @property
     def recipe_names(self) -> tuple[str, ...]:
-        """What `get_recipe` takes for this network."""
+        """The names that `get_recipe` accepts for this network."""
         return tuple(name for name in RECIPE_NAMES if self.recipe is None or name != "strong")
 
     @property
     def default_recipe(self) -> str:
-        """What `train` takes if no recipe is named."""
+        """The recipe that `train` uses by default."""
         return "fast" if self.recipe is None else "paper"
 
     def get_recipe(self, name: str, data: str = "") -> Recipe:
         """A recipe by name, for a dataset.
 
-        "paper" is what the paper that introduced the network did. For networks of other papers,
-        "fast" is the same with few epochs, and there is no "strong".
+        "paper" is the recipe of the network's paper. For networks of other papers, "fast" is the
+        same with few epochs, and there is no "strong".
         """
         if name not in RECIPE_NAMES:
             raise ValueError(unknown("recipe", name, RECIPE_NAMES))
@@ -126,8 +126,7 @@ class Preset:
             return strong
         if name not in self.recipe_names:
             raise ValueError(
-                "recipe 'strong' was made for cluster routing's own networks; this one has 'paper' "
-                "and 'fast'"
+                "recipe 'strong' is only for the networks of cluster routing; use 'paper' or 'fast'"
             )
         own = self.recipes.get(data, self.recipe)
         return {**own, **({"epochs": FAST_EPOCHS} if name == "fast" else {})}

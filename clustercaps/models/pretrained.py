@@ -1,4 +1,4 @@
-"""Save and load: settings as JSON, weights as safetensors, never a pickle."""
+"""Save and load networks: settings as JSON, weights as safetensors, never pickle."""
 
 import json
 import os
@@ -46,11 +46,11 @@ class Pretrained(
     license="mit",
     model_card_template=MODEL_CARD,
 ):
-    """`save_pretrained` and `from_pretrained` for a network whose arguments are JSON-plain."""
+    """`save_pretrained` and `from_pretrained` for networks with JSON-serialisable arguments."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The arguments that the network was built with."""
+        """The arguments with which the network was built."""
         assert isinstance(self._hub_mixin_config, dict)
         return self._hub_mixin_config
 
@@ -64,8 +64,8 @@ class Pretrained(
     ) -> str | None:
         """Write `config.json`, `model.safetensors` and a model card into a folder.
 
-        All is written to a temporary folder first and then moved, so that an interrupted save
-        leaves every file whole. With `push_to_hub`, the model is uploaded as well.
+        Files are written to a temporary folder and then moved, so that an interrupted save leaves
+        no incomplete file. With `push_to_hub`, the model is also uploaded.
         """
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ class Pretrained(
                 model_card_kwargs=card,
             )
             if (folder / CARD_FILE).exists():
-                # Somebody may have edited the card.
+                # The user may have edited the model card.
                 (staging / CARD_FILE).unlink()
             for file in sorted(staging.iterdir()):
                 os.replace(file, folder / file.name)
@@ -97,9 +97,9 @@ class Pretrained(
     def from_pretrained(
         cls: type[Model], pretrained_model_name_or_path: str | Path, **kwargs: Any
     ) -> Model:
-        """Build the network that a folder, or a model on the Hub, describes, with its weights.
+        """Load a network from a folder or from the Hub, with its weights.
 
-        The network comes in evaluation mode.
+        The network is in eval mode.
         """
         folder = Path(pretrained_model_name_or_path)
         if folder.is_dir():
@@ -107,11 +107,11 @@ class Pretrained(
             if saved_as != cls.__name__:
                 raise ValueError(
                     f"{folder / CONFIG_FILE} describes a {saved_as}, not a {cls.__name__}; "
-                    "clustercaps.from_pretrained(folder) picks the right class"
+                    "use clustercaps.from_pretrained(folder), which selects the class"
                 )
         elif folder.exists() or folder.is_absolute():
             raise FileNotFoundError(
-                f"{folder} is not a folder; give the folder that save_pretrained wrote"
+                f"{folder} is not a folder; pass the folder that save_pretrained wrote"
             )
         return super().from_pretrained(str(folder), **kwargs)
 
@@ -128,7 +128,7 @@ class Pretrained(
         token: str | bool | None = None,
         **settings: Any,
     ) -> Model:
-        # The Hub's own version falls back on pickled weights; this one reads safetensors only.
+        # The method of the Hub falls back to pickled weights; this one reads only safetensors.
         if Path(model_id).is_dir():
             weights = Path(model_id) / WEIGHTS_FILE
         else:
@@ -154,26 +154,26 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The settings that `save_pretrained` stored in a folder."""
     path = folder / CONFIG_FILE
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; give the folder that save_pretrained wrote")
+        raise FileNotFoundError(f"{path} is missing; pass the folder that save_pretrained wrote")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} is damaged, it is not JSON: {error}") from error
+        raise ValueError(f"{path} is not valid JSON: {error}") from error
     if not isinstance(config, dict):
-        raise ValueError(f"{path} is damaged: expected a JSON object, got {type(config).__name__}")
+        raise ValueError(f"{path} is corrupt: expected a JSON object, got {type(config).__name__}")
     return config
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Copy the tensors of a safetensors file into a model, or say exactly what does not fit."""
+    """Copy the tensors of a safetensors file into a model; lists all mismatches in the error."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; give the folder that save_pretrained wrote")
+        raise FileNotFoundError(f"{path} is missing; pass the folder that save_pretrained wrote")
     try:
         with safe_open(path, framework="pt") as file:
             saved: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ValueError(
-            f"{path} is damaged or not a safetensors file ({error}); copy or download it again"
+            f"{path} is corrupt or not a safetensors file ({error}); copy or download it again"
         ) from error
     wanted = model.state_dict()
     problems = [f"{name} is missing" for name in wanted if name not in saved]
@@ -186,6 +186,6 @@ def load_weights(model: nn.Module, path: Path) -> None:
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise ValueError(
-            f"{path} does not fit this {type(model).__name__}: {'; '.join(problems[:5])}{more}"
+            f"{path} does not match this {type(model).__name__}: {'; '.join(problems[:5])}{more}"
         )
     model.load_state_dict(saved)

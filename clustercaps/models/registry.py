@@ -1,4 +1,4 @@
-"""Every network by name: a row of the paper is a name."""
+"""Every network by name."""
 
 import inspect
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from clustercaps.routing import Routing
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.sizes import pair
 
-# Of the paper's main table.
+# Datasets of the paper's main table.
 FOUR = ("smallnorb", "fashion-mnist", "svhn", "cifar10")
 RECONSTRUCTION_WEIGHT = (
     "The paper does not give the weight of the reconstruction loss; 0.005 is our choice."
@@ -89,7 +89,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "affine_capsules": Preset(
         AffineCapsuleNet,
-        "C4K8D4, 3 capsule layers, decoder of maps",
+        "C4K8D4, 3 capsule layers, upsampling decoder",
         paper=CLUSTER_ROUTING_PAPER,
         choices="The paper calls it C4K4D32, but only C4 K8 D4 gives the printed parameters. "
         + RECONSTRUCTION_WEIGHT,
@@ -98,7 +98,7 @@ PRESETS: dict[str, Preset] = {
     ),
     "affine_cnn": Preset(
         AffineCNN,
-        "3 convolutions, decoder of maps",
+        "3 convolutions, upsampling decoder",
         paper=CLUSTER_ROUTING_PAPER,
         choices=RECONSTRUCTION_WEIGHT,
         img_size=28,
@@ -120,19 +120,19 @@ NETWORKS = {preset.network.__name__: preset.network for preset in PRESETS.values
 
 
 def list_models(pattern: str = "*") -> list[str]:
-    """Names of the registered networks that match a shell-style pattern."""
+    """Names of the registered networks that match a glob pattern."""
     return [name for name in PRESETS if fnmatch(name, pattern)]
 
 
 def get_preset(name: str) -> Preset:
-    """The registered network of that name."""
+    """The registered network with this name."""
     if name not in PRESETS:
         raise KeyError(unknown("model", name, PRESETS))
     return PRESETS[name]
 
 
 def check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Refuse a name that is not registered, or settings that its network does not take."""
+    """Raise an error for an unknown name, or for settings that its network does not have."""
     network = get_preset(name).network
     known = [p for p in inspect.signature(network.__init__).parameters if p != "self"]
     for setting in settings:
@@ -141,14 +141,14 @@ def check_settings(name: str, settings: Mapping[str, Any]) -> None:
 
 
 def create_model(name: str, *, pretrained: str | bool = False, **settings: Any) -> ImageClassifier:
-    """Build a network, with fresh weights or with those inside the package.
+    """Build a network, with initial weights or with weights that ship with the package.
 
     Args:
         name: A name from `list_models()`.
-        pretrained: The dataset that the packaged weights were trained on, such as
-            "fashion-mnist"; True where there are weights for one only. Such a network comes in
-            evaluation mode; another `num_classes` gives it a fresh head.
-        **settings: Any argument of the network's class: `num_classes`, `in_chans`, `img_size`, and
+        pretrained: The dataset on which the packaged weights were trained, such as
+            "fashion-mnist"; True if there is only one. Such a network is in eval mode; another
+            `num_classes` replaces its head.
+        **settings: Arguments of the network's class: `num_classes`, `in_chans`, `img_size`, and
             for capsule networks `channels` (C), `clusters` (N), `votes` (K), `dim` (D), `routing`.
     """
     check_settings(name, settings)
@@ -167,8 +167,8 @@ def _create_pretrained(folder: Path, settings: dict[str, Any]) -> ImageClassifie
         trained = model.img_size if name == "img_size" else model.settings.get(name)
         if value != trained:
             raise ValueError(
-                f"the packaged weights are of a network with {name}={trained!r}, not {value!r}; "
-                f"leave {name} out, or build it without pretrained"
+                f"the packaged weights are for {name}={trained!r}, not {value!r}; remove {name}, "
+                "or build the network without pretrained"
             )
     if num_classes != model.num_classes:
         model.reset_classifier(num_classes)
@@ -176,17 +176,17 @@ def _create_pretrained(folder: Path, settings: dict[str, Any]) -> ImageClassifie
 
 
 def count_parameters(name: str, **settings: Any) -> int:
-    """Parameters of a registered network, without allocating them."""
+    """Number of parameters of a registered network, without allocating them."""
     with torch.device("meta"):
         model = create_model(name, **settings)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def most_children(model: ImageClassifier) -> int:
-    """Children that one parent hears, in the layer where it hears most; 0 without capsules.
+    """Largest number of children per parent over all layers; 0 without capsules.
 
-    For cluster routing these are vote clusters. The number follows from the image size where a
-    parent hears a whole map.
+    For cluster routing these are vote clusters. The number depends on the image size if a parent
+    receives votes from a whole feature map.
     """
     counts = [0]
     for module in model.modules():
@@ -202,7 +202,7 @@ def most_children(model: ImageClassifier) -> int:
 
 
 def from_pretrained(folder: str | Path, **kwargs: Any) -> ImageClassifier:
-    """Load a network from a folder that `save_pretrained` wrote, whatever its class."""
+    """Load a network of any class from a folder that `save_pretrained` wrote."""
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(

@@ -1,4 +1,4 @@
-"""A stack of capsule layers on an image: the trunk of every capsule network of the paper."""
+"""A stack of capsule layers on an image: the backbone of the paper's capsule networks."""
 
 from collections.abc import Sequence
 
@@ -9,22 +9,22 @@ from clustercaps.utils.sizes import ImageBatch, map_sizes
 
 
 class CapsuleStack(nn.Module):
-    """Capsule layers from an image, which is one capsule channel with a dim per colour.
+    """Capsule layers on an image, which is one capsule channel with a dimension per colour channel.
 
-    Every parent capsule of every layer hears `channels * clusters` vote clusters: the image is read
-    by that many weight clusters, later layers by `clusters` for each of their `channels` children.
+    Every parent capsule of every layer receives `channels * clusters` vote clusters: this many
+    weight clusters read the image; in later layers `clusters` read each of the `channels` children.
 
     Args:
-        in_chans: Colour channels, the dim of the first capsules.
+        in_chans: Colour channels, the dimension of the image capsules.
         img_size: Height and width of the image.
         channels: Capsule channels of a layer (the paper's C).
         clusters: Weight clusters per child channel (N).
         votes: Votes in a cluster (K).
-        dim: Numbers in a capsule (D).
+        dim: Capsule dimension (D).
         strides: One stride per layer.
-        paddings: One padding per layer; 1 everywhere unless given.
+        paddings: One padding per layer; 1 by default.
         out_channels: Channels of the last layer, if not `channels`.
-        norm: Whether layers end with layer norm.
+        norm: Whether layers apply layer norm.
         routing: A name from `clustercaps.list_routings()`.
     """
 
@@ -70,7 +70,7 @@ class CapsuleStack(nn.Module):
     def forward(
         self, images: ImageBatch, trace: bool = False
     ) -> Capsules | tuple[Capsules, list[RoutingTrace]]:
-        """Images to the last layer's capsules; with `trace`, also what every layer computed."""
+        """Images to the capsules of the last layer; with `trace`, also a trace of every layer."""
         capsules = images.unsqueeze(1)
         traces = []
         for layer in self.layers:

@@ -1,7 +1,7 @@
 """Put the weights of a finished run into the package: python -m clustercaps.training.package RUN.
 
 Copies settings, result and network of the run to `clustercaps/models/weights/MODEL-DATA`, writes
-the network's card, and tests it on the images of its dataset that are kept there for that purpose.
+a model card, and tests the network on a few images that are stored there for this purpose.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from clustercaps.training.run_folder import MODEL, RESULT, SETTINGS, RunFolder
 from clustercaps.training.settings import resolve
 from clustercaps.utils.files import replacing, write_atomically
 
-# Test images of each dataset that are kept beside the weights.
+# Test images of each dataset that are stored next to the weights.
 CHECK_IMAGES = 200
 
 CARD = """\
@@ -55,7 +55,7 @@ To reproduce the weights:
 
 
 def command_of(run: RunFolder) -> str:
-    """The command that trains a run again."""
+    """The command that reproduces a run."""
     settings = run.settings
     assert settings is not None
     usual = resolve(settings.model, settings.data, settings.recipe)
@@ -73,7 +73,7 @@ def command_of(run: RunFolder) -> str:
 
 
 def check_images(name: str) -> dict[str, Tensor]:
-    """Pixels and labels of the test images that are kept for a dataset, chosen on first use."""
+    """Pixels and labels of the stored test images of a dataset, selected on first use."""
     path = WEIGHTS / f"{name}.safetensors"
     if not path.exists():
         images = data.load(name, "test")
@@ -85,7 +85,7 @@ def check_images(name: str) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def count_errors(trained: Trained, images: dict[str, Tensor]) -> int:
-    """How many of the kept test images a network gets wrong."""
+    """Number of stored test images that a network misclassifies."""
     prepared = trained.prepare(images["pixels"])
     return int((trained.model.eval()(prepared).argmax(1) != images["labels"]).sum())
 
@@ -95,7 +95,7 @@ def package(path: Path, half: bool = False) -> Path:
     run, trained = RunFolder(path), Trained.open(path)
     result: dict[str, Any] = dict(run.result or {})
     if result["split"] != "test":
-        raise ValueError(f"{path} was tested on the validation fifth; package a run of all images")
+        raise ValueError(f"{path} is a run with --validate; package a run without it")
     folder = WEIGHTS / f"{result['model']}-{result['data']}"
     folder.mkdir(parents=True, exist_ok=True)
     if half:
@@ -111,7 +111,7 @@ def package(path: Path, half: bool = False) -> Path:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Package the runs that are named."""
+    """Package the given runs."""
     parser = argparse.ArgumentParser(description="Put weights of finished runs into the package.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
     parser.add_argument("--half", action="store_true", help="store 16-bit weights")

@@ -77,5 +77,5 @@ def test_bad_sizes_are_refused() -> None:
         cc.create_model("dcnet", **TINY, img_size=8)
     with pytest.raises(ValueError, match=r"3x3 convolution \(primary capsules of level 3\)"):
         cc.create_model("dcnet3", **TINY, img_size=20)
-    with pytest.raises(ValueError, match="dims must be four numbers"):
+    with pytest.raises(ValueError, match="dims must be four integers"):
         cc.create_model("dcnet3", dims=[4, 4])

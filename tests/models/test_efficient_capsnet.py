@@ -88,11 +88,11 @@ def test_convolutional_decoder_of_the_paper() -> None:
 def test_bad_settings_are_named() -> None:
     with pytest.raises(ValueError, match=r"maps of 2x2 are too small.*\(convolution 4 of 4\)"):
         cc.create_model("efficient_capsnet", img_size=10)
-    with pytest.raises(ValueError, match=r"whole map of 9x9.*leave out primary_kernel"):
+    with pytest.raises(ValueError, match=r"whole feature map of 9x9.*omit primary_kernel"):
         cc.create_model("efficient_capsnet", primary_kernel=5)
-    with pytest.raises(ValueError, match="one number per convolution"):
+    with pytest.raises(ValueError, match="one entry per convolution"):
         cc.create_model("efficient_capsnet", kernels=[3])
-    with pytest.raises(ValueError, match="do not fall into capsules of 7"):
+    with pytest.raises(ValueError, match="cannot be divided into capsules of 7"):
         cc.create_model("efficient_capsnet", primary_dim=7)
     with pytest.raises(KeyError, match="did you mean 'batch'"):
         cc.create_model("efficient_capsnet", norm="bacth")

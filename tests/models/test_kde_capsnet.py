@@ -66,5 +66,5 @@ def test_the_kernel_width_can_be_fixed() -> None:
 def test_bad_settings_are_named() -> None:
     with pytest.raises(ValueError, match=r"2x2 .* 3x3 convolution \(windows of capsules\)"):
         cc.create_model("frms_capsnet", img_size=16)
-    with pytest.raises(ValueError, match="widths must be two numbers"):
+    with pytest.raises(ValueError, match="widths must be two channel counts"):
         cc.create_model("frms_capsnet", widths=[4])

@@ -172,7 +172,7 @@ def test_bad_settings_are_refused() -> None:
         cc.create_model("em_small", img_size=16)
     with pytest.raises(ValueError, match=r"layer 1 of 3, whose input is 4x4"):
         cc.create_model("em_small", img_size=4)
-    with pytest.raises(ValueError, match=r"three numbers, got \[8, 16\]"):
+    with pytest.raises(ValueError, match=r"three integers.*, got \[8, 16\]"):
         cc.create_model("em_small", types=[8, 16])
     with pytest.raises(KeyError, match="did you mean 'centres'"):
         cc.create_model("star", coordinates="centers")

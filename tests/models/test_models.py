@@ -165,7 +165,7 @@ def test_class_capsules_masking() -> None:
     assert model.reconstruct(capsules).min() >= 0
     assert model.reconstruct(capsules).max() <= 1
     model.train()
-    with pytest.raises(ValueError, match="give labels"):
+    with pytest.raises(ValueError, match="pass labels"):
         model.reconstruct(capsules)
 
 

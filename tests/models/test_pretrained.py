@@ -99,11 +99,11 @@ def change_config(**values: object) -> object:
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        (damage_weights, r"model\.safetensors is damaged"),
-        (put_pickle, r"model\.safetensors is damaged or not a safetensors file"),
+        (damage_weights, r"model\.safetensors is corrupt"),
+        (put_pickle, r"model\.safetensors is corrupt or not a safetensors file"),
         (lambda f: (f / "model.safetensors").unlink(), r"model\.safetensors is missing"),
         (lambda f: (f / "config.json").unlink(), r"config\.json is missing"),
-        (lambda f: (f / "config.json").write_text("{"), r"config\.json is damaged"),
+        (lambda f: (f / "config.json").write_text("{"), r"config\.json is not valid JSON"),
         (lambda f: (f / "config.json").write_text("[]"), "expected a JSON object"),
         (change_config(architecture="CapsuleNett"), "did you mean 'CapsuleNet'"),
         (change_config(votes=0), "votes must be an integer of at least 1"),

@@ -52,14 +52,14 @@ def test_the_head_can_be_replaced_and_nothing_else(weights: Path) -> None:
     model = cc.create_model("m1", pretrained="fashion-mnist-mini", num_classes=3)
     assert model(torch.zeros(2, 1, 32, 32)).shape == (2, 3)
     assert cc.create_model("m1", pretrained=True, img_size=32, in_chans=1).num_classes == 10
-    with pytest.raises(ValueError, match=r"a network with dim=2, not 6; leave dim out"):
+    with pytest.raises(ValueError, match=r"for dim=2, not 6; remove dim"):
         cc.create_model("m1", pretrained=True, dim=6)
 
 
 @pytest.mark.parametrize(
     ("name", "data", "complaint"),
     [
-        ("s1", True, "there are no packaged weights of s1; there are: m1:fashion-mnist-mini"),
+        ("s1", True, "there are no packaged weights for s1; available: m1:fashion-mnist-mini"),
         ("m1", "cifar10", "unknown dataset for weights of m1 'cifar10'"),
     ],
 )
@@ -95,7 +95,7 @@ def test_validation_runs_are_refused(tmp_path: Path) -> None:
         "m1", "fashion-mnist-mini", "fast", epochs=1, limit=32, test_limit=20, validate=True
     )
     train(settings, tmp_path / "run")
-    with pytest.raises(ValueError, match="validation fifth"):
+    with pytest.raises(ValueError, match="run with --validate"):
         package.package(tmp_path / "run")
 
 

@@ -1,4 +1,4 @@
-"""The capsule systems that the paper compares with, and newer ones: one file per system."""
+"""Capsule systems from other papers, one file per system."""
 
 from clustercaps.models.peers import (
     ar_capsnet,
@@ -21,7 +21,7 @@ from clustercaps.models.peers import (
 )
 from clustercaps.models.preset import Preset
 
-# In the order of their years.
+# In chronological order.
 PEERS: dict[str, Preset] = {
     **capsnet.PRESETS,
     **em_capsules.PRESETS,

@@ -1,14 +1,14 @@
-"""AR-CapsNet: capsules by convolutions, attention over the children, tanh of whole capsules.
+"""AR-CapsNet: votes from convolutions, attention over the children, tanh of whole capsules.
 
 Choi, Seo, Im and Kang, "Attention routing between capsules", ICCV workshops 2019. Two convolutions
-with batch norm, primary capsules, convolutional capsule layers with residual sums, class capsules
-from the whole map, and a decoder.
+with batch norm, primary capsules, convolutional capsule layers with residual connections, class
+capsules from the whole feature map, and a decoder.
 
-Counts of parameters in the paper and in Keras' summaries include the running statistics of the two
-batch norms, 256 numbers, which are not learned: they are buffers here.
+Parameter counts in the paper and in Keras summaries include the running statistics of the two batch
+norms, 256 values, which are not learned: they are buffers here.
 
-The authors' code has branches for up to three capsule layers, while the run on CIFAR-10 asks for
-four; the fourth is one more layer like the third.
+The released code has branches for up to three capsule layers, while its command for CIFAR-10 asks
+for four; the fourth is one more layer like the third.
 """
 
 import math
@@ -32,17 +32,17 @@ class ARCapsNet(LengthClassifier):
     The score of a class is the length of its capsule over sqrt(dim), which is below 1.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         width: Channels of the two convolutions of the stem.
         types: Capsule types.
-        primary_dim: Numbers in a primary capsule.
-        dim: Numbers in all other capsules.
-        layers: Convolutional capsule layers; the first halves the maps, the others add to theirs.
-        dropout: Share of the numbers that come into a capsule layer which training drops.
-        decoder: Whether to draw the image from the capsule of its class.
-        reconstruction: Weight of the squared error of the drawn image, averaged over its pixels.
+        primary_dim: Dimension of a primary capsule.
+        dim: Dimension of all other capsules.
+        layers: Convolutional capsule layers; the first halves the size, the others are residual.
+        dropout: Dropout rate of the input of a capsule layer.
+        decoder: Whether to reconstruct the image from the capsule of its class.
+        reconstruction: Weight of the reconstruction loss, averaged over pixels.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class ARCapsNet(LengthClassifier):
             )
             for n in range(layers)
         )
-        # Halved twice, rounding up: no image is too small.
+        # Halved twice, rounding up: any image size works.
         map_size = (-(-height // 4), -(-width_of_image // 4))
         self.classes = AttentionCapsules2d(
             types, dim, num_classes, dim, map_size, same=False, dropout=dropout
@@ -103,20 +103,20 @@ class ARCapsNet(LengthClassifier):
         return self.classes(capsules).flatten(2)
 
     def forward_head(self, features: ClassCapsules, pre_logits: bool = False) -> Tensor:
-        """Class capsules to their scores; with `pre_logits`, to the flat vector of all."""
+        """Class capsules to their scores; with `pre_logits`, flattened."""
         if pre_logits:
             return features.flatten(1)
         return length(features) / math.sqrt(features.shape[2])
 
 
 def _convolution(in_chans: int, chans: int) -> tuple[nn.Module, ...]:
-    # Keras' constants: a momentum of 0.99 there is 0.01 here.
+    # Keras defaults; its momentum of 0.99 is 0.01 in PyTorch.
     norm = nn.BatchNorm2d(chans, eps=1e-3, momentum=0.01)
     return nn.Conv2d(in_chans, chans, 3, padding=1), norm, nn.ReLU()
 
 
-# Choi et al. 2019, from the authors' code. Its rate falls to half once epoch 50 is over, so runs of
-# 20 epochs never see it fall; beside that, its optimiser divides it by 1 + 1e-4 steps.
+# Choi et al. 2019, from the released code. The learning rate is halved after epoch 50, so not in a
+# run of 20 epochs; in addition, the optimizer divides it by 1 + 1e-4 steps.
 RECIPE: Recipe = {
     "epochs": 20,
     "batch_size": 100,
@@ -139,14 +139,14 @@ CIFAR10_RECIPE: Recipe = {
 PAPER = 'Choi, Seo, Im and Kang, "Attention routing between capsules", ICCV workshops 2019'
 
 MIXED = (
-    "In the released code every class capsule mixes numbers of all ten parents; here parents stay "
-    "apart, as in the paper."
+    "In the released code every class capsule mixes entries of all ten parents; here parents stay "
+    "separate, as in the paper."
 )
 
 PRESETS = {
     "ar_capsnet": Preset(
         ARCapsNet,
-        "attention routing (AR-CapsNet, Choi 2019), MNIST form",
+        "attention routing (AR-CapsNet, Choi 2019), MNIST variant",
         recipe=RECIPE,
         paper=PAPER,
         choices=(
@@ -158,7 +158,7 @@ PRESETS = {
     ),
     "ar_capsnet_cifar10": Preset(
         ARCapsNet,
-        "attention routing (AR-CapsNet, Choi 2019), CIFAR-10 form: 4 capsule layers",
+        "attention routing (AR-CapsNet, Choi 2019), CIFAR-10 variant: 4 capsule layers",
         {"in_chans": 3, "layers": 4},
         recipe=CIFAR10_RECIPE,
         paper=PAPER,

@@ -2,7 +2,7 @@
 
 Sabour, Frosst and Hinton, "Dynamic routing between capsules", NeurIPS 2017: a 9x9 convolution,
 primary capsules, one capsule per class whose length is the score of the class, and a decoder that
-draws the image from the capsule of its class. With the defaults it is the network for MNIST.
+reconstructs the image from the capsule of its class. The defaults are those for MNIST.
 """
 
 import math
@@ -26,22 +26,22 @@ class CapsNet(LengthClassifier):
     """Convolution, primary capsules, routed class capsules, decoder.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         width: Channels of the first convolution.
         types: Primary capsule types.
-        primary_dim: Numbers in a primary capsule.
-        dim: Numbers in a class capsule.
-        kernel_size: Side of both convolutions' windows.
-        same_padding: Pad the convolutions so that only the stride shrinks the maps: True for
-            `kernel_size` // 2 zeros on every side, "uneven" for one less above and to the left
-            where a stride of 2 leaves it over, as TensorFlow does.
+        primary_dim: Dimension of a primary capsule.
+        dim: Dimension of a class capsule.
+        kernel_size: Kernel size of both convolutions.
+        same_padding: Pad the convolutions so that only the stride reduces the size: True for
+            `kernel_size` // 2 zeros on every side, "uneven" for one less at the top and left if the
+            stride is 2, as in TensorFlow.
         routing: A name from `clustercaps.list_routings()` whose capsules have lengths.
-        routing_options: Arguments of that routing, such as `{"iterations": 1}`.
-        vote_std: Deviation of the first vote matrices.
-        decoder: Whether to draw the image from the capsule of its class.
-        reconstruction: Weight of the squared error of the drawn image, summed over its pixels.
+        routing_options: Arguments of the routing, such as `{"iterations": 1}`.
+        vote_std: Standard deviation of the initial vote matrices.
+        decoder: Whether to reconstruct the image from the capsule of its class.
+        reconstruction: Weight of the reconstruction loss, summed over pixels.
     """
 
     def __init__(
@@ -85,14 +85,14 @@ class CapsNet(LengthClassifier):
         return self.route(images).capsules
 
     def route(self, images: ImageBatch) -> Routed:
-        """Images to class capsules with the coupling of every primary capsule to them."""
+        """Images to class capsules, with the coupling coefficients of the primary capsules."""
         children = self.primary.cut(self.primary_channels(images))
         return self.routing(self.votes(children))
 
     def primary_channels(
         self, images: ImageBatch
     ) -> Float[Tensor, "batch channels map_height map_width"]:
-        """Images to the channels that the primary capsules are cut from."""
+        """Images to the channels from which the primary capsules are formed."""
         self.check_images(images)
         maps = self.conv(images).relu()
         if self.uneven:
@@ -104,9 +104,9 @@ BATCH = 128
 
 
 def recipe(images: int, steps: int = 300_000) -> Recipe:
-    """The recipe of Sabour et al. 2017, from the authors' code, for that many training images.
+    """The recipe of Sabour et al. 2017, from the released code, for this many training images.
 
-    The rate falls by 0.96 every 2,000 steps, which is a number of epochs that depends on the data.
+    The learning rate decays by 0.96 every 2,000 steps; the number of epochs depends on the dataset.
     """
     an_epoch = math.ceil(images / BATCH)
     return {
@@ -133,7 +133,7 @@ CHOICES = (
 PRESETS = {
     "capsnet": Preset(
         CapsNet,
-        "dynamic routing (Sabour 2017), MNIST form",
+        "dynamic routing (Sabour 2017), MNIST variant",
         recipe=RECIPE,
         paper=PAPER,
         choices=CHOICES,
@@ -142,7 +142,7 @@ PRESETS = {
     ),
     "capsnet_cifar10": Preset(
         CapsNet,
-        "dynamic routing, CIFAR-10 form: 24x24 crops, 64 types, leaky, no decoder",
+        "dynamic routing, CIFAR-10 variant: 24x24 crops, 64 types, leaky, no decoder",
         {
             "in_chans": 3,
             "types": 64,
@@ -158,7 +158,7 @@ PRESETS = {
     ),
     "capsnet_smallnorb": Preset(
         CapsNet,
-        "dynamic routing, smallNORB form",
+        "dynamic routing, smallNORB variant",
         {"num_classes": 5, "in_chans": 2},
         recipe=recipe(24_300),
         paper=PAPER,
@@ -168,7 +168,7 @@ PRESETS = {
     ),
     "capsnet_svhn": Preset(
         CapsNet,
-        "dynamic routing, small SVHN form: 64 channels, 16 types of 6",
+        "dynamic routing, small SVHN variant: 64 channels, 16 types of 6",
         {
             "in_chans": 3,
             "width": 64,

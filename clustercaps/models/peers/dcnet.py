@@ -1,9 +1,9 @@
-"""DCNet: the capsule network of dynamic routing above densely connected convolutions.
+"""DCNet: dynamic routing on top of densely connected convolutions.
 
 Phaye, Sikka, Dhall and Bathula, "Dense and diverse capsule networks", arXiv 1805.04001, 2018. Eight
-3x3 convolutions, each reading the image and all before it, take the place of the 9x9 convolution;
-the decoder is densely connected as well. `clustercaps.models.peers.dcnet3` is its form with three
-levels.
+3x3 convolutions, each on the image and the outputs of all previous ones, replace the 9x9
+convolution; the decoder is densely connected as well. `clustercaps.models.peers.dcnet3` is the
+variant with three levels.
 """
 
 from typing import Any
@@ -21,17 +21,17 @@ from clustercaps.routing import Routed, create_routing
 from clustercaps.utils.errors import at_least
 from clustercaps.utils.sizes import ImageBatch, Size
 
-# The authors' epsilon of batch norm.
+# Epsilon of batch norm in the released code.
 NORM_EPS = 1.1e-5
 
 
 class DenseBlock(nn.Module):
-    """Convolutions that each read what came in and all that was made of it; then batch norm.
+    """Convolutions, each on the input and the outputs of all previous ones, then batch norm.
 
     Args:
-        in_chans: Channels that come in.
-        layers: Convolutions, each after batch norm and ReLU.
-        growth: Channels of each.
+        in_chans: Input channels.
+        layers: Number of convolutions, each after batch norm and ReLU.
+        growth: Output channels of each.
     """
 
     def __init__(self, in_chans: int, layers: int = 8, growth: int = 32) -> None:
@@ -57,7 +57,7 @@ class DenseBlock(nn.Module):
     def forward(
         self, maps: Float[Tensor, "batch in_chans height width"]
     ) -> Float[Tensor, "batch out_chans height width"]:
-        """Maps to themselves and `layers` x `growth` more channels."""
+        """Feature maps to themselves and `layers` x `growth` more channels."""
         for layer in self.layers:
             maps = torch.cat([maps, layer(maps)], 1)
         return self.norm(maps)
@@ -67,20 +67,20 @@ class DCNet(LengthClassifier):
     """Dense block, primary capsules, routed class capsules, dense decoder.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         layers: Convolutions of the dense block.
         growth: Channels of each.
         types: Primary capsule types.
-        primary_dim: Numbers in a primary capsule.
-        dim: Numbers in a class capsule.
+        primary_dim: Dimension of a primary capsule.
+        dim: Dimension of a class capsule.
         routing: A name from `clustercaps.list_routings()` whose capsules have lengths.
-        routing_options: Arguments of that routing, such as `{"iterations": 1}`.
-        vote_std: Deviation of the first vote matrices; our choice. With the 0.1 of CapsNet the sums
-            of so many votes saturate the lengths of all classes.
-        decoder: Whether to draw the image from the capsule of its class.
-        reconstruction: Weight of the squared error of the drawn image, summed over its pixels.
+        routing_options: Arguments of the routing, such as `{"iterations": 1}`.
+        vote_std: Standard deviation of the initial vote matrices; our choice. With CapsNet's 0.1,
+            the sums of so many votes saturate the lengths of all classes.
+        decoder: Whether to reconstruct the image from the capsule of its class.
+        reconstruction: Weight of the reconstruction loss, summed over pixels.
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class DCNet(LengthClassifier):
         return self.route(images).capsules
 
     def route(self, images: ImageBatch) -> Routed:
-        """Images to class capsules with the coupling of every primary capsule to them."""
+        """Images to class capsules, with the coupling coefficients of the primary capsules."""
         self.check_images(images)
         return self.routing(self.votes(self.primary(self.block(images))))
 
 
-# Phaye et al. 2018, from the authors' code. After 200 epochs the rate is below 1e-12.
+# Phaye et al. 2018, from the released code. After 200 epochs the learning rate is below 1e-12.
 RECIPE: Recipe = {
     "epochs": 500,
     "batch_size": 100,
@@ -136,7 +136,7 @@ PAPER = (
 PRESETS = {
     "dcnet": Preset(
         DCNet,
-        "dynamic routing above dense convolutions (Phaye 2018)",
+        "dynamic routing on dense convolutions (Phaye 2018)",
         recipe=RECIPE,
         paper=PAPER,
         choices=(

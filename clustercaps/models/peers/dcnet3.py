@@ -1,12 +1,12 @@
-"""DCNet with three levels (DCNet++): capsules of three depths, each with class capsules of its own.
+"""DCNet with three levels (DCNet++): capsules of three depths, each with its own class capsules.
 
-Phaye, Sikka, Dhall and Bathula, "Multi-level dense capsule networks", ACCV 2018. Three dense blocks
-in a row; each feeds primary capsules, and the next block reads their channels before the squash.
-Every level has class capsules, and one more layer reads the capsules of all levels. In training
-each of the four has a margin loss; the prediction is the length of all four in one vector.
+Phaye, Sikka, Dhall and Bathula, "Multi-level dense capsule networks", ACCV 2018. Three consecutive
+dense blocks; each feeds primary capsules, and the next block takes their channels before the
+squash. Every level has class capsules, and a fourth layer takes the capsules of all levels. In
+training each of the four has a margin loss; the score is the length of all four concatenated.
 
-The decoder draws one colour channel only, as the authors' does; which, they do not say: ours draws
-the first.
+The decoder reconstructs only one colour channel, as in the released code, which does not say which:
+ours reconstructs the first.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ from clustercaps.routing import create_routing
 from clustercaps.routing.squash import length
 from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
-# Side of the window of each level's primary capsules.
+# Kernel size of the primary capsules of each level.
 KERNELS = (5, 5, 3)
 
 
@@ -33,20 +33,20 @@ class DCNet3(LengthClassifier):
     """Three dense blocks with primary capsules, four layers of class capsules, dense decoder.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         layers: Convolutions of each dense block.
         growth: Channels of each convolution.
         types: Primary capsule types of each level.
-        primary_dim: Numbers in a primary capsule.
-        dims: Numbers in a class capsule of the first, second and third level and of all together.
+        primary_dim: Dimension of a primary capsule.
+        dims: Dimensions of the class capsules of the three levels and of the fourth layer.
         routing: A name from `clustercaps.list_routings()` whose capsules have lengths.
-        routing_options: Arguments of that routing, such as `{"iterations": 1}`.
-        vote_std: Deviation of the first vote matrices; our choice. With the 0.1 of CapsNet the sums
-            of so many votes saturate the lengths of all classes.
-        decoder: Whether to draw the first channel of the image from the capsules of its class.
-        reconstruction: Weight of the squared error of what is drawn, summed over its pixels.
+        routing_options: Arguments of the routing, such as `{"iterations": 1}`.
+        vote_std: Standard deviation of the initial vote matrices; our choice. With CapsNet's 0.1,
+            the sums of so many votes saturate the lengths of all classes.
+        decoder: Whether to reconstruct the first colour channel from the capsules of its class.
+        reconstruction: Weight of the reconstruction loss, summed over pixels.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class DCNet3(LengthClassifier):
         reconstruction: float = 0.0005,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size, reconstruction)
-        # JSON knows no tuples: a saved network gives a list.
+        # JSON turns a tuple into a list.
         if len(dims) != 4:
-            raise ValueError(f"dims must be four numbers, three levels and all, got {dims}")
+            raise ValueError(f"dims must be four integers, three levels and all, got {dims}")
         self.dims = list(dims)
         self.blocks, self.primaries = nn.ModuleList(), nn.ModuleList()
         channels, size = in_chans, self.img_size
@@ -93,7 +93,7 @@ class DCNet3(LengthClassifier):
         self.decoder = DenseDecoder(features, 1, self.img_size, 600) if decoder else None
 
     def forward_features(self, images: ImageBatch) -> ClassCapsules:
-        """Images to one capsule per class: those of the levels and of all together, in a row."""
+        """Images to one capsule per class: those of all levels, concatenated."""
         self.check_images(images)
         maps, levels = images, []
         for block, primary in zip(self.blocks, self.primaries, strict=True):
@@ -106,7 +106,7 @@ class DCNet3(LengthClassifier):
         return torch.cat([routing(votes(level)).capsules for level, votes, routing in layers], 2)
 
     def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Four margin losses, and the squared error of the first channel, drawn."""
+        """Four margin losses, and the reconstruction loss of the first channel."""
         features = self.forward_features(batch.images)
         loss = torch.stack(
             [margin_loss(length(part), batch.labels) for part in features.split(self.dims, 2)]
@@ -122,7 +122,7 @@ PAPER = 'Phaye, Sikka, Dhall and Bathula, "Multi-level dense capsule networks", 
 PRESETS = {
     "dcnet3": Preset(
         DCNet3,
-        "DCNet with three levels (Phaye 2018), CIFAR-10 form",
+        "DCNet with three levels (Phaye 2018), CIFAR-10 variant",
         recipe={**RECIPE, "batch_size": 64},
         paper=PAPER,
         choices=(

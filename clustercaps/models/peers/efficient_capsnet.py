@@ -1,12 +1,12 @@
-"""Efficient-CapsNet: four convolutions, one depth-wise one, self-attention routing to the classes.
+"""Efficient-CapsNet: four convolutions, a depthwise one, self-attention routing to the classes.
 
 Mazzia, Salvetti and Chiaberge, "Efficient-CapsNet: capsule network with self-attention routing",
-Scientific Reports 11, 2021. The primary capsules see the whole map: a depth-wise convolution with a
-kernel of the map's size leaves one number per channel, and the channels are cut into capsules.
+Scientific Reports 11, 2021. The primary capsules see the whole feature map: a depthwise convolution
+with a kernel of its size gives one value per channel, and the channels are split into capsules.
 
-The paper's counts of parameters leave out the decoder; `decoder=False` gives them. For smallNORB
-the authors draw standardised images, which a sigmoid cannot reach; decoders here always draw pixels
-of 0 to 1.
+The paper's parameter counts exclude the decoder; `decoder=False` matches them. For smallNORB the
+released code reconstructs standardised images, which a sigmoid cannot reach; decoders here always
+reconstruct pixels in 0 to 1.
 """
 
 import math
@@ -24,33 +24,33 @@ from clustercaps.routing.squash import squash_exponential
 from clustercaps.utils.errors import at_least, unknown
 from clustercaps.utils.sizes import ImageBatch, Size, conv_size, show_size, windows_along
 
-# Cutting a normal distribution off at two deviations leaves this share of its deviation.
+# Standard deviation of a unit normal distribution truncated at two standard deviations.
 TRUNCATED = 0.87962566103423978
 
 
 def he_std(fan_in: int) -> float:
-    """Deviation of He's start for a truncated normal distribution, as in Keras."""
+    """Standard deviation of He initialisation with a truncated normal, as in Keras."""
     return math.sqrt(2 / fan_in) / TRUNCATED
 
 
 class EfficientCapsNet(LengthClassifier):
-    """Convolutions, depth-wise primary capsules, class capsules by self-attention, decoder.
+    """Convolutions, depthwise primary capsules, class capsules by self-attention, decoder.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         widths: Channels of the convolutions, which have no padding.
-        kernels: Sides of their windows.
-        strides: Their steps.
+        kernels: Their kernel sizes.
+        strides: Their strides.
         norm: "batch": ReLU, then batch norm; "instance": leaky ReLU, then instance norm.
-        primary_kernel: Side of the depth-wise window; the whole remaining map unless given.
-        primary_stride: Its step.
-        primary_dim: Numbers in a primary capsule.
-        dim: Numbers in a class capsule.
-        decoder: Whether to draw the image from the capsule of its class.
-        draw_by_convolutions: Draw with convolutions and not with three linear layers.
-        reconstruction: Weight of the squared error of the drawn image, averaged over its pixels.
+        primary_kernel: Kernel size of the depthwise convolution; the whole feature map by default.
+        primary_stride: Its stride.
+        primary_dim: Dimension of a primary capsule.
+        dim: Dimension of a class capsule.
+        decoder: Whether to reconstruct the image from the capsule of its class.
+        draw_by_convolutions: Use a convolutional decoder instead of three linear layers.
+        reconstruction: Weight of the reconstruction loss, averaged over pixels.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class EfficientCapsNet(LengthClassifier):
         ]
         if left != [1, 1]:
             raise ValueError(
-                f"the primary capsules must see the whole map of {show_size(size)}, but windows of "
-                f"{show_size(window)} with stride {primary_stride} do not leave 1x1; leave out "
-                "primary_kernel to have it inferred"
+                f"the primary capsules must see the whole feature map of {show_size(size)}, but a "
+                f"kernel of {show_size(window)} with stride {primary_stride} does not give 1x1; "
+                "omit primary_kernel to infer it"
             )
         self.primary = depthwise(chans, window, primary_stride)
         self.primary_dim = primary_dim
         children = chans // primary_dim
-        # Keras counts every axis but the last as numbers that come in.
+        # Keras counts every axis but the last as fan-in.
         std = he_std(num_classes * children * primary_dim)
         self.votes = VectorVotes(children, primary_dim, num_classes, dim, std)
         self.routing = create_routing("self_attention", children, num_classes, dim)
@@ -111,13 +111,13 @@ class EfficientCapsNet(LengthClassifier):
         at_least("primary_dim", dim, 1)
         if not widths or not len(widths) == len(kernels) == len(strides):
             raise ValueError(
-                "widths, kernels and strides must have one number per convolution, got "
+                "widths, kernels and strides must have one entry per convolution, got "
                 f"{list(widths)}, {list(kernels)} and {list(strides)}"
             )
         if widths[-1] % dim:
             raise ValueError(
-                f"the last {widths[-1]} channels do not fall into capsules of {dim}; choose a "
-                "primary_dim that divides them"
+                f"the last {widths[-1]} channels cannot be divided into capsules of {dim}; choose "
+                "a primary_dim that divides them"
             )
 
     def forward_features(self, images: ImageBatch) -> ClassCapsules:
@@ -125,7 +125,7 @@ class EfficientCapsNet(LengthClassifier):
         return self.route(images).capsules
 
     def route(self, images: ImageBatch) -> Routed:
-        """Images to class capsules with the coupling of every primary capsule to them."""
+        """Images to class capsules, with the coupling coefficients of the primary capsules."""
         self.check_images(images)
         channels = self.primary(self.layers(images)).flatten(1)
         count = channels.shape[1] // self.primary_dim
@@ -134,7 +134,7 @@ class EfficientCapsNet(LengthClassifier):
 
 
 def he_conv(in_chans: int, chans: int, kernel_size: tuple[int, int], stride: int) -> nn.Conv2d:
-    """A convolution without padding, with He's start from a truncated normal distribution."""
+    """A convolution without padding, with He initialisation from a truncated normal."""
     conv = nn.Conv2d(in_chans, chans, kernel_size, stride)
     std = he_std(in_chans * kernel_size[0] * kernel_size[1])
     nn.init.trunc_normal_(conv.weight, std=std, a=-2 * std, b=2 * std)
@@ -144,9 +144,9 @@ def he_conv(in_chans: int, chans: int, kernel_size: tuple[int, int], stride: int
 
 
 def depthwise(chans: int, kernel_size: tuple[int, int], stride: int) -> nn.Conv2d:
-    """One window per channel, with Glorot's start.
+    """A depthwise convolution with Glorot initialisation.
 
-    Keras counts the numbers that come into one channel, and those that go out of all channels.
+    Keras counts the fan-in of one channel, and the fan-out of all channels.
     """
     conv = nn.Conv2d(chans, chans, kernel_size, stride, groups=chans)
     bound = math.sqrt(6 / (kernel_size[0] * kernel_size[1] * (1 + chans)))
@@ -157,12 +157,12 @@ def depthwise(chans: int, kernel_size: tuple[int, int], stride: int) -> nn.Conv2
 
 
 def activation(norm: str, chans: int) -> tuple[nn.Module, nn.Module]:
-    """What follows a convolution: the non-linearity, then the norm, with Keras' constants."""
+    """Nonlinearity and norm after a convolution, with Keras defaults."""
     if norm == "batch":
         return nn.ReLU(), nn.BatchNorm2d(chans, eps=1e-3, momentum=0.01)
     if norm == "instance":
         scaled = nn.InstanceNorm2d(chans, eps=1e-3, affine=True)
-        # As in the authors' code: the scale, too, starts around 0.
+        # As in the released code, the scale starts around 0 too.
         with torch.no_grad():
             scaled.weight.uniform_(-0.05, 0.05)
             scaled.bias.uniform_(-0.05, 0.05)
@@ -170,7 +170,7 @@ def activation(norm: str, chans: int) -> tuple[nn.Module, nn.Module]:
     raise KeyError(unknown("norm", norm, ("batch", "instance")))
 
 
-# Mazzia et al. 2021, from the authors' code: 0.97 every epoch down to a tenth of the first rate.
+# Mazzia et al. 2021, from the released code: 0.97 every epoch, down to a tenth of the initial rate.
 RECIPE: Recipe = {
     "epochs": 150,
     "batch_size": 16,
@@ -191,16 +191,16 @@ PAPER = (
 PRESETS = {
     "efficient_capsnet": Preset(
         EfficientCapsNet,
-        "self-attention routing (Efficient-CapsNet, Mazzia 2021), MNIST form",
+        "self-attention routing (Efficient-CapsNet, Mazzia 2021), MNIST variant",
         recipe=RECIPE,
         paper=PAPER,
-        choices="Published counts leave out the decoder; decoder=false gives them.",
+        choices="Published counts exclude the decoder; decoder=false matches them.",
         img_size=28,
         data=("mnist",),
     ),
     "efficient_capsnet_smallnorb": Preset(
         EfficientCapsNet,
-        "self-attention routing (Efficient-CapsNet, Mazzia 2021), smallNORB form",
+        "self-attention routing (Efficient-CapsNet, Mazzia 2021), smallNORB variant",
         {
             "num_classes": 5,
             "in_chans": 2,
@@ -212,9 +212,9 @@ PRESETS = {
         recipe=RECIPE,
         paper=PAPER,
         choices=(
-            "Published counts leave out the decoder; decoder=false gives them. The released code "
+            "Published counts exclude the decoder; decoder=false matches them. The released code "
             "reconstructs standardised images, which a sigmoid cannot reach; the decoder here "
-            "reconstructs pixels of 0 to 1."
+            "reconstructs pixels in 0 to 1."
         ),
         img_size=48,
         data=("smallnorb",),

@@ -1,12 +1,12 @@
 """Matrix capsules with EM routing (Hinton, Sabour and Frosst, ICLR 2018).
 
 The layers are those of `matrix_capsules`. The class with the most active capsule is the prediction,
-and the spread loss asks it to lead all others by a margin that grows over the run.
+and the spread loss requires it to lead all others by a margin that grows during training.
 
-Initial weights, biases and inverse temperatures follow the released code. Its lambda is written
-here for the paper's cost, which has a factor 1/2 that the code leaves out. With its biases about 3
-in 100 capsules of the convolutional layers are active at the start; `threshold=0` starts with half
-of them, which learns sooner.
+Initial weights, biases and inverse temperatures follow the released code. Its lambda is converted
+to the paper's cost, which has a factor 1/2 that the code omits. With its biases, about 3 in 100
+capsules of the convolutional layers are active at the start; with `threshold=0` half of them are,
+which learns faster.
 """
 
 import math
@@ -20,26 +20,26 @@ from clustercaps.models.peers.matrix_capsules import MatrixCapsNet, MatrixDesign
 from clustercaps.models.preset import Preset, Recipe
 from clustercaps.utils.sizes import Size
 
-# What a number of a vote costs in the authors' code, times its learned bias.
+# Cost of one entry of a vote in the released code, multiplied by its learned bias.
 UNIT_COST = (math.log(2 * math.pi) + 1) / 2
 
 
 class EMCapsNet(MatrixCapsNet):
-    """Matrix capsules with EM routing; with the defaults, the network for smallNORB.
+    """Matrix capsules with EM routing; the defaults are those for smallNORB.
 
-    The arguments that are not listed are those of `MatrixCapsNet`.
+    For other arguments, see `MatrixCapsNet`.
 
     Args:
         iterations: Iterations of EM in every layer.
         final_lambda: Inverse temperature of the convolutional layers.
         class_lambda: Inverse temperature of the class capsules, smaller since more children vote.
-        smoothing: Share of the former mean in the new one; 0.1 in the authors' code.
-        vote_std: Deviation of the first vote matrices of the convolutional layers.
-        class_std: Deviation of the first vote matrices of the class capsules.
-        class_threshold: First activation logit of a class capsule that explains nothing, at the
-            final inverse temperature: lambda times beta_a.
-        margin_pace: Steps that the rise of the margin is measured in; it is over after 8.
-        threshold: As `class_threshold`, of the capsules of the convolutional layers.
+        smoothing: Weight of the previous mean in the new one; 0.1 in the released code.
+        vote_std: Standard deviation of the initial vote matrices of the convolutional layers.
+        class_std: Standard deviation of the initial vote matrices of the class capsules.
+        class_threshold: Initial activation logit of a class capsule without votes, at the final
+            inverse temperature: lambda times beta_a.
+        margin_pace: Time scale of the margin in steps; the margin is at its maximum after 8.
+        threshold: Like `class_threshold`, for the convolutional layers.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ def _draw(weight: Tensor, std: float) -> None:
     nn.init.trunc_normal_(weight, std=std, a=-2 * std, b=2 * std)
 
 
-# Hinton et al. 2018. Batches, decay of 0.96 every 20,000 steps, weight penalty and 2,000,000 steps
-# from the authors' code; the learning rate from what an author answered (the code has 0.01). Steps
-# are counted in epochs of smallNORB, 24,300 images.
+# Hinton et al. 2018. Batch size, decay of 0.96 every 20,000 steps, weight decay and 2,000,000 steps
+# from the released code; the learning rate from a reply of an author (the code has 0.01). Steps are
+# counted in epochs of smallNORB, 24,300 images.
 RECIPE: Recipe = {
     "epochs": 5264,
     "batch_size": 64,
@@ -119,7 +119,7 @@ RECIPE: Recipe = {
     "weight_decay": 2e-7,
 }
 
-# The same steps in epochs of 50,000 and of 60,000 images.
+# The same number of steps in epochs of 50,000 and 60,000 images.
 CIFAR10_RECIPE: Recipe = {**RECIPE, "epochs": 2558, "decay_epochs": 25.6}
 
 MNIST_RECIPE: Recipe = {**RECIPE, "epochs": 2132, "decay_epochs": 21.3}
@@ -127,14 +127,14 @@ MNIST_RECIPE: Recipe = {**RECIPE, "epochs": 2132, "decay_epochs": 21.3}
 PAPER = 'Hinton, Sabour and Frosst, "Matrix capsules with EM routing", ICLR 2018'
 CHOICES = (
     "Routing follows the paper; the released code smooths the means and parametrises the betas "
-    "differently. Initial weights and inverse temperatures follow the code, the learning rate an "
-    "answer of the authors (the code has 0.01). The published errors were not reproduced."
+    "differently. Initial weights and inverse temperatures follow the code, the learning rate a "
+    "reply of the authors (the code has 0.01). The published errors were not reproduced."
 )
 
 PRESETS = {
     "em_smallnorb": Preset(
         EMCapsNet,
-        "EM routing (Hinton 2018), smallNORB form, 4x4 poses",
+        "EM routing (Hinton 2018), smallNORB variant, 4x4 poses",
         recipe=RECIPE,
         paper=PAPER,
         choices=CHOICES,
@@ -143,7 +143,7 @@ PRESETS = {
     ),
     "em_small": Preset(
         EMCapsNet,
-        "EM routing, small smallNORB form",
+        "EM routing, smaller smallNORB variant",
         {"width": 64, "types": [8, 16, 16]},
         recipe=RECIPE,
         paper=PAPER,
@@ -153,7 +153,7 @@ PRESETS = {
     ),
     "em_cifar10": Preset(
         EMCapsNet,
-        "EM routing, CIFAR-10 form: 256 channels",
+        "EM routing, CIFAR-10 variant: 256 channels",
         {"num_classes": 10, "in_chans": 3, "width": 256},
         recipe=CIFAR10_RECIPE,
         paper=PAPER,
@@ -163,7 +163,7 @@ PRESETS = {
     ),
     "em_mnist": Preset(
         EMCapsNet,
-        "EM routing, MNIST form",
+        "EM routing, MNIST variant",
         {"num_classes": 10, "in_chans": 1},
         recipe=MNIST_RECIPE,
         paper=PAPER,

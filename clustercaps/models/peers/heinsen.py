@@ -1,8 +1,8 @@
 """Heinsen's network for smallNORB: convolutions with coordinates, and two routings.
 
-Heinsen, "An algorithm for routing capsules in all domains", 2019 (arXiv 1911.00792). Every capsule
-of every position votes in the first routing, with matrices that all of them share; the second one
-goes to the classes, whose activations are the logits.
+Heinsen, "An algorithm for routing capsules in all domains", 2019 (arXiv 1911.00792). In the first
+routing the capsules of all positions vote, with shared matrices; the second one routes to the
+classes, whose activations are the logits.
 """
 
 import torch
@@ -18,20 +18,20 @@ from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 
 class HeinsenNet(ImageClassifier):
-    """Convolutions, scores and poses by 1x1 convolutions, two routings.
+    """Convolutions, scores and poses from 1x1 convolutions, two routings.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels; a stereo pair has 2.
         img_size: Height and width of the images.
         width: Channels of the convolutions.
-        strides: Steps of the 3x3 convolutions, which have no padding.
-        types: Capsules at every position.
+        strides: Strides of the 3x3 convolutions, which have no padding.
+        types: Capsules per position.
         parents: Capsules between the two routings.
         side: Rows and columns of a pose.
         iterations: Number of iterations.
-        checkpoint: Save memory in training: the first routing, whose votes are large, takes one
-            image at a time and is computed a second time for the gradients.
+        checkpoint: Save memory in training: the first routing, whose votes are large, is computed
+            for one image at a time and recomputed in the backward pass.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class HeinsenNet(ImageClassifier):
         height, width_of_image = size = self.img_size
         rows = torch.linspace(-1, 1, height).view(-1, 1).expand(size)
         columns = torch.linspace(-1, 1, width_of_image).expand(size)
-        # Not in the state dict: it follows from the size.
+        # Not in the state dict: it depends only on the size.
         self.register_buffer("coordinates", torch.stack([rows, columns])[None], persistent=False)
-        # Two more channels tell every pixel where it is.
+        # Two additional channels with the position of every pixel.
         chans = in_chans + 2
         layers: list[nn.Module] = []
         for number, stride in enumerate(strides, 1):
             size = conv_size(size, 3, stride, layer=f"convolution {number} of {len(strides)}")
             conv = nn.Conv2d(chans, width, 3, stride)
-            # As in the author's code; its 1x1 convolutions below start as PyTorch has them.
+            # As in the released code; the 1x1 convolutions below use PyTorch's initialisation.
             nn.init.kaiming_normal_(conv.weight)
             assert conv.bias is not None
             nn.init.zeros_(conv.bias)
@@ -84,7 +84,7 @@ class HeinsenNet(ImageClassifier):
         )
 
     def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch parents numbers"]:
-        """Images to the capsules below the classes: score first, then the pose."""
+        """Images to the capsules before the classes: score first, then the pose."""
         self.check_images(images)
         places = self.get_buffer("coordinates").to(images.dtype)
         places = places.expand(images.shape[0], -1, -1, -1)
@@ -105,7 +105,7 @@ class HeinsenNet(ImageClassifier):
     def forward_head(
         self, features: Float[Tensor, "batch parents numbers"], pre_logits: bool = False
     ) -> Tensor:
-        """Capsules to the scores of the classes; with `pre_logits`, to one flat vector."""
+        """Capsules to the scores of the classes; with `pre_logits`, flattened."""
         if pre_logits:
             return features.flatten(1)
         poses = features[..., 1:].unflatten(2, (self.side, self.side))
@@ -113,7 +113,7 @@ class HeinsenNet(ImageClassifier):
         return logits
 
     def reset_classifier(self, num_classes: int) -> None:
-        """A fresh second routing for that many classes; the rest keeps its weights."""
+        """Replace the second routing for another number of classes; other weights are kept."""
         at_least("num_classes", num_classes, 1)
         like = next(self.parameters())
         self.set_num_classes(num_classes)
@@ -121,8 +121,8 @@ class HeinsenNet(ImageClassifier):
         self.classes.to(device=like.device, dtype=like.dtype)
 
 
-# Heinsen 2019, from the author's notebook, without its mixing of pairs of images (mixup): one
-# cycle, in which beta1 falls to nine tenths while the rate rises in the first tenth of the run.
+# Heinsen 2019, from the released notebook, without its mixup: one cycle, in which beta1 decreases
+# by a factor of 0.9 while the learning rate increases in the first tenth of the run.
 RECIPE: Recipe = {
     "epochs": 50,
     "batch_size": 20,
@@ -140,10 +140,10 @@ PAPER = 'Heinsen, "An algorithm for routing capsules in all domains", arXiv 1911
 PRESETS = {
     "heinsen_smallnorb": Preset(
         HeinsenNet,
-        "Heinsen's routing (2019), smallNORB form",
+        "Heinsen's routing (2019), smallNORB variant",
         recipe=RECIPE,
         paper=PAPER,
-        choices="The mixup of images in the released notebook is left out.",
+        choices="The mixup of the released notebook is omitted.",
         img_size=96,
         data=("smallnorb",),
     )

@@ -1,12 +1,12 @@
-"""HitNet: class capsules without routing that hit the centre of a cube, or miss it.
+"""HitNet: class capsules without routing that hit or miss the centre of a cube.
 
 Deliege, Cioppa and Van Droogenbroeck, "HitNet: a neural network with capsules embedded in a
 Hit-or-Miss layer", arXiv 1806.06519, 2018. Two 9x9 convolutions, one linear layer with batch norm
-and sigmoid to a capsule in [0, 1]^dim per class: the class whose capsule is nearest to the centre
-(1/2, ..., 1/2) is the prediction. A decoder draws the image from the capsule of its class.
+and sigmoid to a capsule in [0, 1]^dim per class: the class whose capsule is closest to the centre
+(1/2, ..., 1/2) is the prediction. A decoder reconstructs the image from the capsule of its class.
 
-A reconstruction: margins, steps and the weight of the decoder are those of a third party's code, as
-the authors' is no longer to be had. The paper's mixing of images is left out.
+A reconstruction: margins, steps and the weight of the decoder are from third-party code, since the
+released code is no longer available. The paper's mixing of images is omitted.
 """
 
 import torch
@@ -21,18 +21,18 @@ from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 
 class HitNet(LengthClassifier):
-    """Two convolutions, a Hit-or-Miss layer, decoder. Scores are distances with a minus.
+    """Two convolutions, a Hit-or-Miss layer, decoder. Scores are negative distances.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         width: Channels of both convolutions.
-        dim: Numbers in a class capsule.
-        kernel_size: Side of both convolutions' windows.
-        ghosts: In training, ask neither hit nor miss of the wrong capsule that is nearest.
-        decoder: Whether to draw the image from the capsule of its class.
-        reconstruction: Weight of the squared error of the drawn image, summed over its pixels.
+        dim: Dimension of a class capsule.
+        kernel_size: Kernel size of both convolutions.
+        ghosts: In training, do not penalise the closest wrong capsule.
+        decoder: Whether to reconstruct the image from the capsule of its class.
+        reconstruction: Weight of the reconstruction loss, summed over pixels.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class HitNet(LengthClassifier):
         return self.hit_or_miss(self.convs(images).flatten(1))
 
     def forward_head(self, features: ClassCapsules, pre_logits: bool = False) -> Tensor:
-        """Class capsules to minus their distances from the centre: the nearest scores highest."""
+        """Class capsules to negative distances from the centre: the closest scores highest."""
         return features.flatten(1) if pre_logits else -length(features - 0.5)
 
     def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Centripetal loss, and the squared error of the image drawn from the true class."""
+        """Centripetal loss, and reconstruction loss from the capsule of the true class."""
         features = self.forward_features(batch.images)
         scores = self.forward_head(features)
         loss = centripetal_loss(-scores, batch.labels, self.dim, ghosts=self.ghosts)
@@ -87,7 +87,7 @@ class HitNet(LengthClassifier):
         return loss, scores
 
     def prototypes(self) -> ImageBatch:
-        """What the network takes for the ideal image of each class: drawn from the centre."""
+        """The image of each class reconstructed from the centre."""
         like = next(self.parameters())
         classes = torch.arange(self.num_classes, device=like.device)
         centre = torch.full((1, self.num_classes, self.dim), 0.5).to(like)
@@ -108,8 +108,8 @@ PRESETS = {
         paper=PAPER,
         choices=(
             "The released code is no longer available: margins, steps and the weight of the "
-            "decoder come from third-party code. Mixing of images, as in the paper, is left out, "
-            "and the recipe is our choice."
+            "decoder come from third-party code. The paper's mixing of images is omitted, and the "
+            "recipe is our choice."
         ),
         img_size=28,
         data=("mnist", "fashion-mnist", "svhn", "cifar10"),

@@ -1,11 +1,11 @@
 """Capsules with inverted dot-product attention, after a convolution or a small ResNet.
 
 Tsai, Srivastava, Goh and Salakhutdinov, "Capsules with inverted dot-product attention routing",
-ICLR 2020: primary capsules by a 1x1 convolution, convolutional capsule layers, a fully connected
-layer with a capsule per class, and one linear unit, shared by the classes, that reads their scores.
+ICLR 2020: primary capsules from a 1x1 convolution, convolutional capsule layers, a fully connected
+layer with one capsule per class, and one linear unit, shared by the classes, that scores them.
 
-The layers of the network with a ResNet are those of the authors' code. That code has no settings of
-the small network of 560 K parameters; `inverted_attention` is the reading that has that size.
+The layers of the network with a ResNet are those of the released code. The code has no settings for
+the small network of 560K parameters; `inverted_attention` is a reading with this size.
 """
 
 from jaxtyping import Float
@@ -20,25 +20,25 @@ from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 
 class InvertedAttentionNet(ImageClassifier):
-    """Front, primary capsules, capsule layers that route together, shared linear score.
+    """Stem, primary capsules, capsule layers with joint routing, shared linear score.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         front: "simple", a 3x3 convolution of stride 2 with ReLU, or "resnet", 3 and 4 basic blocks.
-        width: Channels of the front's maps; the first stage of the ResNet has half.
-        types: Capsule types of the primary and of the convolutional layers.
-        dim: Numbers in a capsule; a square number for matrix capsules.
+        width: Channels of the stem; the first stage of the ResNet has half.
+        types: Capsule types of the primary and convolutional layers.
+        dim: Capsule dimension; a square number for matrix capsules.
         matrix: Whether capsules are matrices; otherwise they are vectors.
-        primary_kernel: Side of the window of the convolution to primary capsules.
-        primary_stride: Its step.
-        strides: Steps of the convolutional capsule layers, which have 3x3 windows.
+        primary_kernel: Kernel size of the convolution to primary capsules.
+        primary_stride: Its stride.
+        strides: Strides of the convolutional capsule layers, which have 3x3 windows.
         hidden: Capsules of a fully connected layer before the classes; 0 for none.
-        iterations: Times that parents are computed; 1 is a network without routing.
-        concurrent: All layers iterate together, each from what all were in the last pass; otherwise
-            each layer iterates before the next one starts.
-        checkpoint: Save memory by computing votes a second time for the gradients.
+        iterations: Number of iterations; 1 is a network without routing.
+        concurrent: All layers iterate simultaneously, each from the previous pass; otherwise each
+            layer iterates before the next one starts.
+        checkpoint: Save memory by recomputing votes in the backward pass.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class InvertedAttentionNet(ImageClassifier):
             poses.append(layer(poses[-1], iterations=1 if self.concurrent else self.iterations))
         if self.concurrent:
             for _ in range(self.iterations - 1):
-                # All layers read the last pass: nothing of this one is seen before the next.
+                # All layers use the results of the previous pass.
                 pairs = zip(layers, poses, poses[1:], strict=False)
                 poses = [primary, *(layer(below, query) for layer, below, query in pairs)]
         return poses
@@ -119,11 +119,11 @@ class InvertedAttentionNet(ImageClassifier):
     def forward_head(
         self, features: Float[Tensor, "batch classes dim"], pre_logits: bool = False
     ) -> Tensor:
-        """Class capsules to logits; with `pre_logits`, to the flat vector of all capsules."""
+        """Class capsules to logits; with `pre_logits`, flattened."""
         return features.flatten(1) if pre_logits else self.head(features).squeeze(-1)
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Fresh class capsules and score for that many classes; the rest keeps its weights."""
+        """Replace class capsules and head for another number of classes; other weights are kept."""
         at_least("num_classes", num_classes, 1)
         like = next(self.parameters())
         self.set_num_classes(num_classes)
@@ -132,7 +132,7 @@ class InvertedAttentionNet(ImageClassifier):
         self.head.to(device=like.device, dtype=like.dtype)
 
 
-# Tsai et al. 2020, from the authors' code, for CIFAR-10.
+# Tsai et al. 2020, from the released code, for CIFAR-10.
 RECIPE: Recipe = {
     "epochs": 350,
     "batch_size": 128,
@@ -151,14 +151,14 @@ PAPER = (
 )
 
 TWICE = (
-    "Two iterations are those of the authors' command for CIFAR-10 and of their best result; the "
-    "default of their script is one."
+    "Two iterations, as in the released command for CIFAR-10 and in the best published result; the "
+    "default of the released script is one."
 )
 
 PRESETS = {
     "inverted_attention": Preset(
         InvertedAttentionNet,
-        "inverted attention (Tsai 2020), one convolution before it",
+        "inverted attention (Tsai 2020) after one convolution",
         reconstruction=True,
         recipe=RECIPE,
         paper=PAPER,
@@ -171,7 +171,7 @@ PRESETS = {
     ),
     "inverted_attention_resnet": Preset(
         InvertedAttentionNet,
-        "inverted attention (Tsai 2020) after a ResNet, CIFAR-10 form",
+        "inverted attention (Tsai 2020) after a ResNet, CIFAR-10 variant",
         {"front": "resnet", "width": 128},
         recipe=RECIPE,
         paper=PAPER,

@@ -1,13 +1,13 @@
-"""The networks of FRMS and FREM: convolutions, then two layers of capsules by density estimation.
+"""The networks of FRMS and FREM: convolutions, then two capsule layers with density estimation.
 
 Zhang, Zhao, Wu and Zhou, "Fast dynamic routing based on weighted kernel density estimation", arXiv
-1805.10807, 2018. A reconstruction: the paper's code is not public. What is known is that
-convolutions come before the capsules, that images are 64x64, and that there are about 1.2M
-parameters; the layers below were chosen to match, and have 1,240,480 for FRMS (FREM: two more, the
-widths of its kernels) on 64x64 images in colour. The margin loss is our choice as well.
+1805.10807, 2018. A reconstruction: the code is not public. It is known that convolutions precede
+the capsules, that images are 64x64, and that there are about 1.2M parameters; the layers below were
+chosen to match, and have 1,240,480 parameters for FRMS (FREM: two more, its bandwidths) on 64x64
+colour images. The margin loss is our choice as well.
 
 A class capsule has the direction of its pose, and the activation of the routing as its length: for
-FRMS that is the length of the pose itself, for FREM the share of the children that the class won.
+FRMS the length of the pose itself, for FREM the share of the children of the class.
 """
 
 from typing import Any
@@ -28,16 +28,16 @@ from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
 
 class WindowVotes(nn.Module):
-    """Votes of the capsules in a window for the parents above it, the same at every place.
+    """Votes of the capsules in a window, with weights shared over positions.
 
     Args:
-        types: Child capsules at a place.
-        in_dim: Numbers in a child capsule.
-        parents: Parents at a place.
-        dim: Numbers in a vote.
+        types: Child capsules per position.
+        in_dim: Dimension of a child capsule.
+        parents: Parents per position.
+        dim: Dimension of a vote.
         kernel_size: Side of the window.
-        stride: Its step.
-        std: Deviation of the first weights.
+        stride: Stride of the window.
+        std: Standard deviation of the initial weights.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class WindowVotes(nn.Module):
     def forward(
         self, capsules: Float[Tensor, "batch types in_dim height width"]
     ) -> Float[Tensor, "batch children parents dim out_height out_width"]:
-        """Capsules to votes; children are types x rows x columns of the window."""
+        """Capsules to votes; children are ordered by type, window row and window column."""
         windows = cut_windows(capsules, self.kernel_size, self.stride)
         return torch.einsum("cpde,bceyx->bcpdyx", self.weight.flatten(0, 2), windows)
 
@@ -71,19 +71,19 @@ class WindowVotes(nn.Module):
 
 
 class KDECapsNet(LengthClassifier):
-    """Two convolutions, primary capsules, a layer of capsules in windows, class capsules.
+    """Two convolutions, primary capsules, a convolutional capsule layer, class capsules.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         widths: Channels of the two convolutions.
-        types: Capsule types at a place, in both layers below the classes.
-        dim: Numbers in a capsule.
+        types: Capsule types per position, in both layers before the classes.
+        dim: Capsule dimension.
         routing: A routing with activations of children and parents, "frms" or "frem".
-        routing_options: Arguments of that routing, such as `{"iterations": 1}`.
-        vote_std: Deviation of the first vote matrices: votes are averaged, not added, and so start
-            larger than for dynamic routing.
+        routing_options: Arguments of the routing, such as `{"iterations": 1}`.
+        vote_std: Standard deviation of the initial vote matrices; larger than for dynamic routing,
+            since votes are averaged, not summed.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class KDECapsNet(LengthClassifier):
         for name, value in (("types", types), ("dim", dim)):
             at_least(name, value, 1)
         if len(widths) != 2:
-            raise ValueError(f"widths must be two numbers of channels, got {widths}")
+            raise ValueError(f"widths must be two channel counts, got {widths}")
         first, second = widths
         self.stem = nn.Sequential(
             nn.Conv2d(in_chans, first, 5, stride=2, padding=2),
@@ -132,13 +132,13 @@ class KDECapsNet(LengthClassifier):
         return capsules / length(capsules, keepdim=True) * activations.unsqueeze(2)
 
     def route(self, images: ImageBatch) -> Routed:
-        """Images to class poses, activations, and the coupling of every child to them."""
+        """Images to class poses, activations, and coupling coefficients."""
         self.check_images(images)
         flat = self.primary(self.stem(images))
         poses = flat.unflatten(1, (self.types, *self.primary_size)).permute(0, 1, 4, 2, 3)
         seen = self.window_votes.spread(length(poses, dim=2))
         poses, activations, _ = self.window_routing(self.window_votes(poses), seen)
-        # Types first, then rows and columns, with the numbers of a capsule last.
+        # Ordered by type, then row and column, with the capsule dimension last.
         children = poses.permute(0, 1, 3, 4, 2).flatten(1, 3)
         return self.routing(self.votes(children), activations.flatten(1))
 
@@ -166,7 +166,7 @@ PRESETS = {
     "frem_capsnet": Preset(
         KDECapsNet,
         "routing by a mixture of kernels (Zhang 2018), about 1.2M parameters",
-        # The first width is about the distance of the first votes to their mean.
+        # The initial bandwidth is about the distance of the initial votes from their mean.
         {"routing": "frem", "routing_options": {"bandwidth": 2.0}, "vote_std": 0.5},
         reconstruction=True,
         recipe=UNKNOWN_RECIPE,

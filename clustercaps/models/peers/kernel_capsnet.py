@@ -1,13 +1,13 @@
-"""Kernelised capsules: the class capsules of dynamic routing under Gaussian processes.
+"""Kernelised capsules: Gaussian processes on the class capsules of dynamic routing.
 
 Killian, Goodwin, Brown and Son, "Kernelized capsule networks", arXiv 1906.03164, 2019. The paper
 builds the kernels of Gaussian processes from the capsules that a capsule network learns, which
 gives its predictions an uncertainty.
 
 A reconstruction: the paper's assignment of kernels to capsules and its inference are not known to
-us. Here every class has a sparse variational process that reads the capsule of that class; a
-softmax of the processes is the likelihood, and the evidence lower bound is learned together with
-the decoder. No library of Gaussian processes is needed.
+us. Here every class has a sparse variational process on its capsule; a softmax of the processes is
+the likelihood, and the evidence lower bound is maximised together with training the decoder. No
+Gaussian process library is needed.
 """
 
 import math
@@ -30,22 +30,22 @@ class KernelCapsNet(CapsNet):
     """The network of dynamic routing with a Gaussian process on every class capsule.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         width: Channels of the first convolution.
         types: Primary capsule types.
-        primary_dim: Numbers in a primary capsule.
-        dim: Numbers in a class capsule.
-        kernel_size: Side of both convolutions' windows.
+        primary_dim: Dimension of a primary capsule.
+        dim: Dimension of a class capsule.
+        kernel_size: Kernel size of both convolutions.
         routing: A name from `clustercaps.list_routings()` whose capsules have lengths.
-        routing_options: Arguments of that routing, such as `{"iterations": 1}`.
-        vote_std: Deviation of the first vote matrices.
-        decoder: Whether to draw the image from the capsule of its class.
-        reconstruction: Weight of the squared error of the drawn image, summed over its pixels.
-        inducing: Inducing points of each process.
-        train_samples: Draws for the expected likelihood in training.
-        samples: Draws for probabilities.
+        routing_options: Arguments of the routing, such as `{"iterations": 1}`.
+        vote_std: Standard deviation of the initial vote matrices.
+        decoder: Whether to reconstruct the image from the capsule of its class.
+        reconstruction: Weight of the reconstruction loss, summed over pixels.
+        inducing: Number of inducing points per process.
+        train_samples: Number of samples for the expected likelihood in training.
+        samples: Number of samples for probabilities.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class KernelCapsNet(CapsNet):
         self.processes = ClassProcesses(num_classes, dim, inducing, samples)
 
     def forward_head(self, features: ClassCapsules, pre_logits: bool = False) -> Tensor:
-        """Class capsules to log-probabilities; with `pre_logits`, to the flat vector of all."""
+        """Class capsules to log-probabilities; with `pre_logits`, flattened."""
         if pre_logits:
             return features.flatten(1)
         means, variances = self.processes(features)
@@ -96,13 +96,13 @@ class KernelCapsNet(CapsNet):
     def predict(
         self, images: ImageBatch
     ) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, "batch classes"]]:
-        """Probabilities of the classes, and the variance of the process behind each."""
+        """Class probabilities, and the variance of the process of each class."""
         features = self.forward_features(images)
         _, variances = self.processes(features)
         return self.forward_head(features).exp(), variances
 
     def training_loss(self, batch: TrainingBatch) -> tuple[Tensor, Tensor]:
-        """Minus the evidence lower bound, and the squared error of the image drawn."""
+        """Negative evidence lower bound and reconstruction loss."""
         features = self.forward_features(batch.images)
         means, variances = self.processes(features)
         noise = torch.randn(self.train_samples, *means.shape, device=means.device).to(means.dtype)
@@ -120,15 +120,15 @@ def draw(
     variances: Float[Tensor, "batch classes"],
     noise: Float[Tensor, "samples _ classes"],
 ) -> Float[Tensor, "samples batch classes"]:
-    """Log-probabilities of the classes in every draw of the processes."""
-    # The square root has no slope at exactly zero.
+    """Log-probabilities of the classes in every sample of the processes."""
+    # The square root has no gradient at exactly zero.
     return (means + (variances + 1e-8).sqrt() * noise).log_softmax(2)
 
 
 def mean_probability(
     draws: Float[Tensor, "samples batch classes"],
 ) -> Float[Tensor, "batch classes"]:
-    """The logarithm of the mean over draws of the probabilities."""
+    """The logarithm of the mean probability over samples."""
     return draws.logsumexp(0) - math.log(draws.shape[0])
 
 
@@ -143,9 +143,8 @@ PRESETS = {
         paper=PAPER,
         choices=(
             "How the paper assigns kernels to capsules, and its inference, are not known to us: "
-            "here every class has a sparse variational process that reads the capsule of that "
-            "class. The number of inducing points, the weights of the loss and the recipe are our "
-            "choice."
+            "here every class has a sparse variational process on its capsule. The number of "
+            "inducing points, the loss weights and the recipe are our choice."
         ),
         img_size=28,
         data=("mnist", "svhn", "cifar10"),

@@ -1,9 +1,9 @@
-"""The skeleton of networks with matrix capsules: EM, variational Bayes and attentive routing.
+"""Base class of networks with matrix capsules: EM, variational Bayes and attentive routing.
 
 Hinton, Sabour and Frosst, "Matrix capsules with EM routing", ICLR 2018: a 5x5 convolution of stride
-2, primary capsules by a 1x1 convolution, two convolutional capsule layers with windows of 3x3 and
-strides 2 and 1, and one capsule per class that all positions vote for, with the same weights and
-their coordinates added.
+2, primary capsules from a 1x1 convolution, two convolutional capsule layers with 3x3 windows and
+strides 2 and 1, and one capsule per class that receives votes from all positions, with shared
+weights and coordinates added.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ CONVS = [(5, 2), (3, 2), (3, 1)]
 
 @dataclass(frozen=True)
 class MatrixDesign:
-    """In what the papers of matrix capsules differ.
+    """Choices in which networks with matrix capsules differ.
 
     Args:
         routing: A name from `clustercaps.list_routings()`.
@@ -40,9 +40,9 @@ class MatrixDesign:
         vote_std: Standard deviation of the initial vote matrices of the convolutional layers; None
             for Glorot's.
         class_std: The same for the class capsules.
-        batch_norm: Normalise the first convolution, all poses and all logits over the batch.
-        primary_bias: Whether the primary capsules' convolution shifts.
-        primary_shift: Added to the logits of the primary capsules' activations.
+        batch_norm: Apply batch norm to the first convolution, all poses and all logits.
+        primary_bias: Whether the convolution to primary capsules has a bias.
+        primary_shift: Added to the activation logits of the primary capsules.
     """
 
     routing: str
@@ -58,20 +58,21 @@ class MatrixDesign:
 class MatrixCapsNet(ImageClassifier):
     """Convolution, primary capsules, two convolutional capsule layers, class capsules.
 
-    Subclasses name a design and defaults of the other arguments, which all networks share.
+    Subclasses define a design and defaults for the other arguments.
 
     Args:
         design: Routing, initial weights and normalisation.
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         width: Channels of the first convolution (A).
-        types: Types of primary capsules and of the two layers above (B, C, D).
+        types: Types of the primary capsules and of the next two layers (B, C, D).
         side: Rows and columns of a pose.
-        coordinates: What is added to votes for classes: "centres" of receptive fields in pixels /
-            100 from the middle of the image; "fractions" (k + 1) / (10 F) at place k of F; "none".
-        coordinate_indices: Which numbers of the pose get row and column; 3 and 7 for 4x4.
-        checkpoint: Compute votes and routing again in the backward pass, to save memory.
+        coordinates: Coordinates added to votes for classes: "centres" of receptive fields in pixels
+            / 100 from the centre of the image; "fractions" (k + 1) / (10 F) at position k of F;
+            "none".
+        coordinate_indices: Entries of the pose for row and column; 3 and 7 for 4x4.
+        checkpoint: Recompute votes and routing in the backward pass, to save memory.
     """
 
     def __init__(
@@ -92,12 +93,12 @@ class MatrixCapsNet(ImageClassifier):
             raise ValueError("class capsules need num_classes of at least 1, got 0")
         if len(types) != 3:
             raise ValueError(
-                "types are those of primary capsules and of two layers: three numbers, got "
+                "types must be three integers, for primary capsules and two layers, got "
                 f"{list(types)}"
             )
         if coordinates not in ("centres", "fractions", "none"):
             raise KeyError(unknown("coordinates", coordinates, ("centres", "fractions", "none")))
-        # Of the primary capsules and the two layers above.
+        # Sizes of the primary capsules and of the next two layers.
         _, *sizes = map_sizes(self.img_size, [(*conv, 0) for conv in CONVS])
         kernel_size, stride = CONVS[0]
         norm, kind = design.batch_norm, get_routing(design.routing)
@@ -151,7 +152,7 @@ class MatrixCapsNet(ImageClassifier):
         return CoordinateAddition(rows, columns, self.side, self._indices)
 
     def route(self, images: ImageBatch) -> list[Routed]:
-        """Images to the capsules of all layers above the primary ones, with their couplings."""
+        """Images to the capsules of all layers after the primary ones, with coefficients."""
         self.check_images(images)
         poses, activations = self.primary(self.conv_norm(self.conv(images)).relu())
         if self.primary_norm is not None:
@@ -165,7 +166,7 @@ class MatrixCapsNet(ImageClassifier):
         return routed
 
     def between(self, poses: Tensor) -> Tensor:
-        """What happens to poses on their way to the next layer: nothing, unless overridden."""
+        """Transform poses before the next layer; the identity by default."""
         return poses
 
     def forward_features(self, images: ImageBatch) -> Tensor:
@@ -177,11 +178,11 @@ class MatrixCapsNet(ImageClassifier):
         return torch.cat([capsules, activations.unsqueeze(2)], 2)
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
-        """Class capsules to their activations; with `pre_logits`, to the flat vector of all."""
+        """Class capsules to their activations; with `pre_logits`, flattened."""
         return features.flatten(1) if pre_logits else features[..., -1]
 
     def reset_classifier(self, num_classes: int) -> None:
-        """Fresh class capsules for that many classes; the rest keeps its weights."""
+        """Replace the class capsules for another number of classes; other weights are kept."""
         if num_classes < 1:
             raise ValueError(f"class capsules need num_classes of at least 1, got {num_classes}")
         like = next(self.parameters())

@@ -1,8 +1,8 @@
-"""The capsule network of dynamic routing with max-min normalisation in place of the softmax.
+"""The capsule network of dynamic routing with max-min normalisation instead of a softmax.
 
 Zhao, Kleinhans, Sandhu, Patel and Unnikrishnan, "Capsule networks with max-min normalization",
-arXiv 1903.09662, 2019. Layers and size are those of `capsnet`. The axis of the normalisation is our
-reading; `routing_options={"axis": "children"}` is the other.
+arXiv 1903.09662, 2019. Layers and sizes are those of `capsnet`. The axis of the normalisation is
+our reading; `routing_options={"axis": "children"}` is the other.
 """
 
 from clustercaps.models.peers.capsnet import RECIPE, CapsNet
@@ -17,16 +17,16 @@ PRESETS = {
     "maxmin_capsnet": Preset(
         CapsNet,
         "max-min routing (Zhao 2019) in the network of dynamic routing",
-        # Couplings near 1 add up ten times as much as a softmax over ten classes.
+        # Coefficients near 1 give sums ten times as large as a softmax over ten classes.
         {"routing": "max_min", "vote_std": 0.01},
         reconstruction=True,
-        # Ours: at the rate of dynamic routing all lengths saturate and nothing is learned.
+        # Our choice: at the learning rate of dynamic routing all lengths saturate.
         recipe={**RECIPE, "lr": 1e-4},
         paper=PAPER,
         choices=(
             "The axis of the normalisation is not stated: here it is over the parents of each "
-            "child, and the axis of the routing options changes it. Initial weights and learning "
-            "rate are our choice."
+            "child; the option axis of the routing changes it. Initial weights and learning rate "
+            "are our choice."
         ),
         img_size=28,
         data=("mnist", "fashion-mnist", "cifar10"),

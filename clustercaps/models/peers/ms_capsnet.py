@@ -1,14 +1,14 @@
-"""MS-CapsNet: primary capsules of three sizes from three depths, routed together.
+"""MS-CapsNet: primary capsules of three dimensions from three depths, routed together.
 
 Xiang, Zhang, Tang, Zou and Xu, "MS-CapsNet: a novel multi-scale capsule network", IEEE Signal
-Processing Letters 25, 2018. After one large convolution, every capsule type has three small stacks
-of its own: capsules of 4, 8 and 12 numbers from one, two and three convolutions. All vote for the
-classes; in training, capsules are dropped whole, with all their votes.
+Processing Letters 25, 2018. After one large convolution, every capsule type has three small stacks:
+capsules of dimension 4, 8 and 12 from one, two and three convolutions. All vote for the classes; in
+training, dropout removes whole capsules with all their votes.
 
-Layers and counts are those of the authors' script for CIFAR-10; it has more parameters than the
-paper prints. Their rate of dropping is not known. Their routing takes the softmax over children and
-lets every vote count 1 in the first of four passes; the default here is dynamic routing, and
-`routing_over="children"` is theirs.
+Layers and counts are those of the released script for CIFAR-10, which has more parameters than the
+paper prints. The dropout rate is not known. The released routing takes the softmax over children,
+with equal weights of 1 in the first of four passes; the default here is dynamic routing, and
+`routing_over="children"` matches the script.
 """
 
 from collections.abc import Callable
@@ -27,18 +27,18 @@ from clustercaps.routing.squash import length, squash
 from clustercaps.utils.errors import at_least, unknown
 from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
-# Numbers in the capsules of the three depths.
+# Dimensions of the capsules of the three depths.
 DIMS = (4, 8, 12)
 
 
 class Scales(nn.Module):
-    """Three stacks for each capsule type, from maps to capsules of 4, 8 and 12 numbers.
+    """Three stacks per capsule type, from feature maps to capsules of dimension 4, 8 and 12.
 
-    The stacks of one depth are one convolution: the first reads all channels anyway, and those
-    above it have a group per type.
+    The stacks of one depth are one convolution: the first takes all channels anyway, and the others
+    have one group per type.
 
     Args:
-        in_chans: Channels of the maps below.
+        in_chans: Channels of the input feature maps.
         types: Capsule types of each depth.
     """
 
@@ -63,7 +63,7 @@ class Scales(nn.Module):
         )
 
     def forward(self, maps: Float[Tensor, "batch in_chans height width"]) -> list[Tensor]:
-        """Maps to the capsules of each depth [B, capsules, dim]."""
+        """Feature maps to the capsules of each depth [B, capsules, dim]."""
         capsules = []
         for stack, dim in zip((self.low, self.mid, self.high), DIMS, strict=True):
             places = stack(maps).unflatten(1, (self.types, dim)).permute(0, 1, 3, 4, 2)
@@ -75,19 +75,20 @@ class MSCapsNet(LengthClassifier):
     """Convolution, primary capsules of three depths, capsule dropout, routed class capsules.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
         width: Channels of the first convolution.
-        kernel_size: Side of its window; 13 for 32x32 and 9 for 28x28 give 6x6 places.
+        kernel_size: Its kernel size; 13 for 32x32 and 9 for 28x28 give 6x6 positions.
         types: Capsule types of each depth.
-        dim: Numbers in a class capsule.
-        iterations: Of routing.
-        routing_over: "parents" for dynamic routing, "children" for the routing of the authors'
+        dim: Dimension of a class capsule.
+        iterations: Number of routing iterations.
+        routing_over: "parents" for dynamic routing, "children" for the routing of the released
             script.
-        drop: Share of the capsules whose votes are dropped in training; our choice.
-        vote_std: Deviation of the first vote matrices; the authors' 0.5 is for their routing. With
-            the 0.1 of CapsNet the sums of so many votes saturate the lengths of all classes.
+        drop: Dropout rate of whole capsules in training; our choice.
+        vote_std: Standard deviation of the initial vote matrices; the 0.5 of the released script is
+            for its routing. With CapsNet's 0.1, the sums of so many votes saturate the lengths of
+            all classes.
     """
 
     decoder: None
@@ -113,7 +114,7 @@ class MSCapsNet(LengthClassifier):
             raise ValueError(f"drop must be in [0, 1), got {drop}")
         self.conv = nn.Conv2d(in_chans, width, kernel_size)
         self.scales = Scales(width, types)
-        # All three depths end in maps of this size, whatever they start from.
+        # All three depths end in feature maps of this size.
         size = conv_size(self.img_size, kernel_size, layer="first convolution")
         height, breadth = conv_size(size, 9, 2, layer="primary capsules")
         self.votes = nn.ModuleList(
@@ -130,7 +131,7 @@ class MSCapsNet(LengthClassifier):
         return self.route(images).capsules
 
     def route(self, images: ImageBatch) -> Routed:
-        """Images to class capsules with the coupling of every primary capsule to them."""
+        """Images to class capsules, with the coupling coefficients of the primary capsules."""
         self.check_images(images)
         scales = self.scales(self.conv(images).relu())
         votes = torch.cat([vote(s) for vote, s in zip(self.votes, scales, strict=True)], 1)
@@ -141,14 +142,14 @@ class MSCapsNet(LengthClassifier):
 def drop_capsules(
     votes: Float[Tensor, "batch children parents dim"], share: float, training: bool = True
 ) -> Float[Tensor, "batch children parents dim"]:
-    """Set all votes of a random share of the children to zero, and scale up the others."""
+    """Dropout of whole children with all their votes."""
     if not training or not share:
         return votes
     return votes * F.dropout(torch.ones_like(votes[:, :, :1, :1]), share)
 
 
 def route_over_children(votes: Votes, iterations: int = 3) -> Routed:
-    """The routing of the authors' script: children compete for a parent, after a plain sum."""
+    """The routing of the released script: children compete for a parent, after a plain sum."""
     coupling = torch.ones_like(votes[:, :, :, 0])
     logits = torch.zeros_like(coupling)
     capsules = squash(weighted_votes(coupling, votes), dim=2)
@@ -166,7 +167,7 @@ class RoutingOverChildren(Routing):
         children: Number of children that vote for a parent (I).
         parents: Number of parents (J).
         dim: Dimension of a parent capsule (D).
-        iterations: Times that couplings are computed.
+        iterations: Number of updates of the coupling coefficients.
     """
 
     competes_over = "children"
@@ -186,7 +187,7 @@ ROUTINGS_OVER: dict[str, Callable[[int, int, int, int], Routing]] = {
     "parents": DynamicRouting,
 }
 
-# Xiang et al. 2018, from the authors' script; it names no schedule.
+# Xiang et al. 2018, from the released script, which has no schedule.
 RECIPE: Recipe = {
     "epochs": 50,
     "batch_size": 128,
@@ -202,8 +203,8 @@ PAPER = (
 )
 CHOICES = (
     "The released script has 12.3M parameters where the paper says 11.2M, and takes its softmax "
-    "over children; routing here is dynamic routing, and routing_over=children is that of the "
-    "script. The rate at which capsules are dropped is our choice."
+    "over children; routing here is dynamic routing, and routing_over=children matches the script. "
+    "The dropout rate of capsules is our choice."
 )
 
 PRESETS = {

@@ -1,9 +1,9 @@
 """Self-routing capsules after a ResNet-20.
 
-Hahn, Pyeon and Kim, "Self-routing capsule networks", NeurIPS 2019. Two convolutions make the poses
-and the activations of the primary capsules; convolutional capsule layers may follow; the class
-layer reads all capsules of the last map and gives only activations, which sum to 1. Their
-logarithms are the logits, so that cross-entropy is minus the log-likelihood of the right class.
+Hahn, Pyeon and Kim, "Self-routing capsule networks", NeurIPS 2019. Two convolutions compute poses
+and activations of the primary capsules; convolutional capsule layers may follow; the class layer
+takes all capsules of the last feature map and returns only activations, which sum to 1. Their
+logarithms are the logits, so cross-entropy is the negative log-likelihood of the true class.
 """
 
 import torch
@@ -20,7 +20,7 @@ from clustercaps.models.preset import Preset, Recipe
 from clustercaps.utils.errors import at_least
 from clustercaps.utils.sizes import ImageBatch, Size, conv_size
 
-# Before the logarithm of an activation that may be 0.
+# Added before the logarithm of an activation, which may be 0.
 SMALLEST = 1e-8
 
 
@@ -28,14 +28,14 @@ class SelfRoutingNet(ImageClassifier):
     """ResNet, primary capsules, capsule layers, classes.
 
     Args:
-        num_classes: Classes, at least 1: they are capsules.
+        num_classes: Number of classes, at least 1 (one capsule each).
         in_chans: Colour channels.
         img_size: Height and width of the images.
-        width: Channels of the first of the ResNet's three stages; each other has twice as many.
+        width: Channels of the first of three ResNet stages; each next stage has twice as many.
         blocks: Basic blocks of each stage; 3 is a ResNet-20.
         types: Capsule types.
-        dim: Numbers in a pose.
-        strides: Steps of the convolutional capsule layers between primary and class capsules.
+        dim: Dimension of a pose.
+        strides: Strides of the convolutional capsule layers between primary and class capsules.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SelfRoutingNet(ImageClassifier):
         self.pose = nn.Sequential(
             nn.Conv2d(chans, types * dim, 3, padding=1, bias=False), nn.BatchNorm2d(types * dim)
         )
-        # As in the authors' code, for all convolutions.
+        # As in the released code, for all convolutions.
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_uniform_(module.weight)
@@ -77,7 +77,7 @@ class SelfRoutingNet(ImageClassifier):
         self.classes = SelfRoutingClasses(self.child_count, dim, num_classes)
 
     def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch children numbers"]:
-        """Images to the capsules below the classes: activation first, then the pose."""
+        """Images to the capsules before the classes: activation first, then the pose."""
         self.check_images(images)
         maps = self.front(images)
         activations = self.activation(maps)
@@ -90,14 +90,14 @@ class SelfRoutingNet(ImageClassifier):
     def forward_head(
         self, features: Float[Tensor, "batch children numbers"], pre_logits: bool = False
     ) -> Tensor:
-        """Capsules to logarithms of class activations; with `pre_logits`, to one flat vector."""
+        """Capsules to log class activations; with `pre_logits`, flattened."""
         if pre_logits:
             return features.flatten(1)
         shares: Tensor = self.classes(features[..., 1:], features[..., 0])
         return (shares + SMALLEST).log()
 
     def reset_classifier(self, num_classes: int) -> None:
-        """A fresh class layer for that many classes; the rest keeps its weights."""
+        """Replace the class layer for another number of classes; other weights are kept."""
         at_least("num_classes", num_classes, 1)
         like = next(self.parameters())
         self.set_num_classes(num_classes)
@@ -105,7 +105,7 @@ class SelfRoutingNet(ImageClassifier):
         self.classes.to(device=like.device, dtype=like.dtype)
 
 
-# Hahn et al. 2019, from the authors' code, for CIFAR-10.
+# Hahn et al. 2019, from the released code, for CIFAR-10.
 RECIPE: Recipe = {
     "epochs": 350,
     "batch_size": 64,

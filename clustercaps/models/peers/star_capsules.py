@@ -1,12 +1,12 @@
 """Capsules with straight-through attentive routing: our reconstruction of STAR-Caps.
 
 Ahmed and Torresani, "STAR-Caps: capsule networks with straight-through attentive routing", NeurIPS
-2019. The code is not public, so that no number of the paper is claimed for this network. What is
-known of the routing, and what is ours, stands in `clustercaps.routing.star`. The layers are those
+2019. The code is not public, so we claim no number of the paper for this network.
+`clustercaps.routing.star` says what is known of the routing and what is ours. The layers are those
 of `matrix_capsules`, without activations: with an attention of two layers and a router, shared
 within a layer, they have about the paper's 318,000 parameters. Poses between the layers are
 normalised, and the score of a class is the sum of its pose; both are our choice and have no
-weights.
+parameters.
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ from clustercaps.utils.sizes import Size
 class StarCapsReconstruction(MatrixCapsNet):
     """Matrix capsules with straight-through attentive routing; our reconstruction.
 
-    The arguments that are not listed are those of `MatrixCapsNet`.
+    For other arguments, see `MatrixCapsNet`.
 
     Args:
-        temperature: How soft the gradient of the routers' decisions is.
-        pose_norm: Layer normalisation of poses between the capsule layers, without weights. A mean
-            of many votes is small, and would fade from layer to layer.
-        readout: "sum" of a class capsule's pose, or a "linear" layer that the classes share.
+        temperature: Temperature of the gradient of the gates.
+        pose_norm: Layer norm of poses between the capsule layers, without parameters. Without it,
+            poses, as means of many votes, would shrink from layer to layer.
+        readout: "sum" of a class capsule's pose, or a "linear" layer shared by the classes.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class StarCapsReconstruction(MatrixCapsNet):
         checkpoint: bool = False,
     ) -> None:
         options = {"temperature": temperature}
-        # Votes as large as poses: a number of a vote is a sum of `side` products.
+        # Votes have the scale of poses: an entry of a vote is a sum of `side` products.
         std = side**-0.5
         design = MatrixDesign("star", options, options, std, std, primary_bias=True)
         sizes = (num_classes, in_chans, img_size, width, types, side)
@@ -58,13 +58,13 @@ class StarCapsReconstruction(MatrixCapsNet):
         self.readout = nn.Linear(side**2, 1) if readout == "linear" else None
 
     def between(self, poses: Tensor) -> Tensor:
-        """Each pose with mean 0 and deviation 1."""
+        """Normalise each pose to mean 0 and standard deviation 1."""
         if not self.pose_norm:
             return poses
         return F.layer_norm(poses.movedim(2, -1), (poses.shape[2],)).movedim(-1, 2)
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
-        """Class capsules to logits; with `pre_logits`, to the flat vector of all."""
+        """Class capsules to logits; with `pre_logits`, flattened."""
         if pre_logits:
             return features.flatten(1)
         return features.sum(2) if self.readout is None else self.readout(features).squeeze(2)
@@ -92,7 +92,7 @@ CHOICES = (
 PRESETS = {
     "star": Preset(
         StarCapsReconstruction,
-        "attentive routing after STAR-Caps (Ahmed 2019), smallNORB form",
+        "attentive routing after STAR-Caps (Ahmed 2019), smallNORB variant",
         reconstruction=True,
         recipe=RECIPE,
         paper=PAPER,
@@ -102,7 +102,7 @@ PRESETS = {
     ),
     "star_cifar10": Preset(
         StarCapsReconstruction,
-        "attentive routing after STAR-Caps, CIFAR-10 form",
+        "attentive routing after STAR-Caps, CIFAR-10 variant",
         {"num_classes": 10, "in_chans": 3},
         reconstruction=True,
         recipe=RECIPE,

@@ -1,9 +1,9 @@
 """Capsule routing via variational Bayes (Ribeiro, Leontidis and Kollias, AAAI 2020).
 
 The layers are those of `matrix_capsules`, with batch normalisation of the first convolution, of all
-poses and of all activation logits. As in the authors' code, the loss is cross-entropy with the
-activations, numbers of 0 to 1, in place of logits. The coordinates of class votes are what that
-code means to add, (k + 1) / (10 F); a wrong axis makes it add the same number everywhere.
+poses and of all activation logits. As in the released code, the loss is cross-entropy with the
+activations, in 0 to 1, instead of logits. The coordinates of class votes are those that the code
+intends, (k + 1) / (10 F); a wrong axis makes it add the same value everywhere.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from clustercaps.utils.sizes import Size
 
 
 class VBCapsNet(MatrixCapsNet):
-    """Matrix capsules with variational Bayes routing; with the defaults, for smallNORB.
+    """Matrix capsules with variational Bayes routing; the defaults are those for smallNORB.
 
-    The arguments that are not listed are those of `MatrixCapsNet`.
+    For other arguments, see `MatrixCapsNet`.
 
     Args:
         iterations: Iterations of the routing in every layer.
@@ -47,7 +47,7 @@ class VBCapsNet(MatrixCapsNet):
         nn.init.xavier_uniform_(self.primary.logits.weight)
 
 
-# Ribeiro et al. 2020, from the authors' code, which has no schedule.
+# Ribeiro et al. 2020, from the released code, which has no schedule.
 RECIPE: Recipe = {
     "epochs": 300,
     "batch_size": 128,
@@ -67,7 +67,7 @@ CHOICES = (
 PRESETS = {
     "vb_smallnorb": Preset(
         VBCapsNet,
-        "variational Bayes routing (Ribeiro 2020), smallNORB form {64,16,32,16}",
+        "variational Bayes routing (Ribeiro 2020), smallNORB variant {64,16,32,16}",
         recipe=RECIPE,
         paper=PAPER,
         choices=CHOICES,

@@ -9,7 +9,6 @@
     clustercaps bench epoch                        the kernel's share of an epoch of training
     clustercaps bench peers                        every capsule system on the same images
     clustercaps bench peers --against COMMIT       and how much faster and smaller than it was then
-    clustercaps bench learning                     what each learns in a short run, resumable
     clustercaps bench --quick                      tiny sizes, to check that it works (seconds)
 
 Every backend is first compared with the float64 reference on the shapes to be timed; if it is
@@ -27,10 +26,7 @@ WORDS = {
     "scaling": "how time grows with K, D, C, image and batch",
     "epoch": "the kernel's share of an epoch of training",
     "peers": "every capsule system on the same images",
-    "learning": "a short training run of every system on real images",
 }
-# These cover the networks of all papers, so --models accepts any registered name.
-ABOUT_ALL = ("peers", "learning")
 # Flags that a benchmark does not support: passing one is an error, since it would have no effect.
 UNUSED = {
     "models": ("against",),
@@ -38,11 +34,8 @@ UNUSED = {
     "scaling": ("official", "against"),
     "epoch": ("official", "against", "compiled", "size", "in_chans", "rounds", "seconds"),
     "peers": ("official", "compiled"),
-    "learning": (
-        *("official", "against", "compiled", "batch", "size", "in_chans", "rounds", "seconds"),
-    ),
 }
-OUT = {"peers": "peers-bench.csv", "learning": "peers-fashion-mnist-mini.csv"}
+OUT = {"peers": "peers-bench.csv"}
 AGAINST_OUT = "peers-against.csv"
 
 
@@ -97,7 +90,7 @@ def run(arguments: argparse.Namespace) -> None:
     from clustercaps.utils.errors import at_least, unknown
 
     refuse_unused(arguments)
-    known = list_models() if arguments.word in ABOUT_ALL else PAPER_MODELS
+    known = list_models() if arguments.word == "peers" else PAPER_MODELS
     chosen = chosen_models(arguments, PAPER_MODELS)
     for model in chosen:
         if model not in known:
@@ -154,7 +147,7 @@ def chosen_models(arguments: argparse.Namespace, every: tuple[str, ...]) -> tupl
         return every
     if arguments.models is not None:
         return tuple(dict.fromkeys(arguments.models.split(",")))
-    if arguments.word in ABOUT_ALL:
+    if arguments.word == "peers":
         return ()
     return (
         ("m1",) if arguments.quick or arguments.word in ("layers", "epoch") else ("m1", "m3", "s4")

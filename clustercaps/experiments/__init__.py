@@ -24,6 +24,7 @@ EXPERIMENTS = {
     "disentangle": "what each dimension of a class capsule changes in the reconstructed digit",
     "viewpoints": "accuracy on novel azimuths and elevations, networks matched on familiar ones",
     "imagenet": "the ImageNet network: top-1 and top-5 accuracy, and the cost of the full run",
+    "peers": "every capsule system, with equally many images or with equal training time",
 }
 BUDGETS = {
     "smoke": "seconds: checks that the code runs",

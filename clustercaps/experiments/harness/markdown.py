@@ -73,7 +73,8 @@ def conditions(experiment: Experiment, budget: str, rows: Sequence[Row]) -> str:
         lines.append(f"Time: {seconds:.0f} s of training in total")
     lines.append(
         f"Machine: {'; '.join(unique(rows, 'machine'))}; accelerator: "
-        f"{', '.join(unique(rows, 'accelerator'))}; torch {', '.join(unique(rows, 'torch'))}; "
+        f"{', '.join(unique(rows, 'accelerator')) or 'not recorded'}; "
+        f"torch {', '.join(unique(rows, 'torch'))}; "
         f"commit {', '.join(unique(rows, 'commit'))}"
     )
     wanted = experiment.wanted(budget)

@@ -29,7 +29,7 @@ EXPERIMENTS = {
 BUDGETS = {
     "smoke": "seconds: checks that the code runs",
     "quick": "a few minutes on two cores: fewer images, epochs and networks",
-    "night": "a few hours on two cores: full datasets, the strong recipe",
+    "night": "a few hours on two cores: full datasets, the strong recipe where there is one",
     "full": "the paper's exact protocol",
 }
 

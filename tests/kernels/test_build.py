@@ -103,8 +103,10 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_status_names_every_backend_and_the_one_in_use() -> None:
     table = kernels.status_table().splitlines()
-    assert [line.split()[0] for line in table] == ["backend", *kernels.BACKENDS]
-    used = [line.split()[0] for line in table[1:] if line.split()[2] == "yes"]
+    header, _, *lines = table
+    assert header.startswith("backend")
+    assert [line.split()[0] for line in lines] == [*kernels.BACKENDS]
+    used = [line.split()[0] for line in lines if line.split()[2] == "yes"]
     assert used == ["cpu"]
 
 

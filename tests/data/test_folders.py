@@ -1,12 +1,14 @@
 """Folders of class sub-folders, streamed."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from clustercaps.data import DataError, FolderImages, folders, open_folder, read_image
+from clustercaps.data import DataError, FolderImages, open_folder, read_image
 
 
 def picture(path, size=(40, 30), mode="RGB", seed=0):
@@ -148,7 +150,7 @@ def test_refusals(root, tmp_path, monkeypatch):
     def forbidden(path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(folders.os, "scandir", forbidden)
+    monkeypatch.setattr(os, "scandir", forbidden)
     with pytest.raises(DataError, match="permission denied"):
         small(f"folder:{root}", "test")
 

@@ -181,7 +181,7 @@ def test_published_counts_are_checked_where_no_checksum_is_published(make_set):
     for path in list(folder.iterdir()):
         path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
         path.unlink()
-    said = []
+    said: list[str] = []
     with pytest.raises(DataError, match="20 images, expected 24,300"):
         load("smallnorb", "test", folder, say=said.append)
     assert any("published for the .gz only" in line for line in said)

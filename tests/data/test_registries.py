@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import io
 import json
+import shutil
 import tarfile
 import zipfile
 
@@ -33,7 +34,7 @@ def client(monkeypatch):
     """Let a function play all package clients: client(function of command and folder)."""
 
     def play(act):
-        monkeypatch.setattr(registries.shutil, "which", lambda name: f"/bin/{name}")
+        monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
         monkeypatch.setattr(registries, "run", lambda command, folder, *_: act(command, folder))
 
     return play
@@ -162,7 +163,7 @@ def test_a_client_that_hangs_is_ended(tmp_path, monkeypatch):
     ],
 )
 def test_missing_clients_are_named(monkeypatch, tmp_path, get, client):
-    monkeypatch.setattr(registries.shutil, "which", lambda _: None)
+    monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(registries, "DEBIAN_FOLDER", tmp_path / "nothing")
     with pytest.raises(DataError, match=f"{client} is not installed"):
         get()
@@ -172,7 +173,7 @@ def test_missing_clients_are_named(monkeypatch, tmp_path, get, client):
 @pytest.mark.parametrize("name", sorted(COUNTS))
 def test_real_sets_come_through_registries(name, monkeypatch, cache):
     monkeypatch.setitem(PUBLISHED, name, dataclasses.replace(PUBLISHED[name], addresses=()))
-    said = []
+    said: list[str] = []
     images = load(name, say=said.append)
     assert any("verified, kept in" in line for line in said)
     assert images.labels.bincount().tolist() == COUNTS[name][0]

@@ -1,5 +1,7 @@
 """The rendered set: its solids, its viewpoints, its files."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -239,7 +241,7 @@ def codes_of(images: Images, row: int) -> list[int]:
 
 def test_rendered_into_the_cache_and_loaded(monkeypatch, cache):
     tiny(monkeypatch, SMALL)
-    said = []
+    said: list[str] = []
     images = load(NAME, "test", verify=False, say=said.append)
     assert any("not the photographs of smallNORB" in line for line in said)
     assert len(images) == 40
@@ -263,7 +265,7 @@ def test_rendered_into_the_cache_and_loaded(monkeypatch, cache):
 
 def test_an_interrupted_rendering_leaves_nothing(monkeypatch, cache):
     tiny(monkeypatch)
-    blocks = norb_set.render_jobs
+    blocks = crew.render_jobs
 
     def interrupted(jobs, workers):
         yield next(blocks(jobs, workers))
@@ -317,7 +319,7 @@ def test_get_and_check_say_that_it_is_rendered(monkeypatch, cache, tmp_path):
 
 def test_a_full_disk_is_noticed_before_the_work(monkeypatch, cache):
     usage = type("Usage", (), {"free": 10_000_000})()
-    monkeypatch.setattr(norb_set.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(DataError, match="448 MB are needed, 10 MB are free"):
         sources.fetch_set(NAME, quiet)
     assert not cache.exists()

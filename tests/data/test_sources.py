@@ -59,7 +59,7 @@ def put(folder, names=CONTENT):
 def test_a_given_folder_comes_before_the_cache(toy, cache, tmp_path):
     put(cache / "toy")
     put(tmp_path / "mine")
-    said = []
+    said: list[str] = []
     contents, source = read(tmp_path / "mine", said=said)
     assert contents == [CONTENT["a.bin"], CONTENT["b.bin"]]
     assert source == str(tmp_path / "mine")
@@ -69,7 +69,7 @@ def test_a_given_folder_comes_before_the_cache(toy, cache, tmp_path):
 def test_the_cache_comes_before_any_route(toy, cache, monkeypatch):
     put(cache / "toy")
     route(monkeypatch, lambda: pytest.fail("asked the shop"))
-    said = []
+    said: list[str] = []
     _, source = read(said=said)
     assert source == str(cache / "toy")
     assert said == [f"toy: reading train images from the cache, {cache / 'toy'}"]
@@ -77,7 +77,7 @@ def test_the_cache_comes_before_any_route(toy, cache, monkeypatch):
 
 def test_a_folder_without_the_files_is_passed_over_and_said(toy, cache, tmp_path):
     put(cache / "toy")
-    said = []
+    said: list[str] = []
     _, source = read(tmp_path, said=said)
     assert source == str(cache / "toy")
     assert said[0] == f"toy: none of its train files in {tmp_path}"
@@ -92,7 +92,7 @@ def test_official_addresses_come_before_registries(toy, monkeypatch):
 
 def test_a_registry_fills_the_cache_with_both_splits(toy, cache, monkeypatch):
     route(monkeypatch, lambda: {**CONTENT, "readme": b"not wanted"})
-    said = []
+    said: list[str] = []
     read(said=said)
     assert tree(cache) == {f"toy/{name}": blob for name, blob in CONTENT.items()}
     assert f"toy: fetched from a toy shop, verified, kept in {cache / 'toy'}" in said
@@ -200,7 +200,7 @@ def test_unusable_folders(toy, tmp_path, monkeypatch):
     def forbidden(path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(sources.os, "listdir", forbidden)
+    monkeypatch.setattr(os, "listdir", forbidden)
     with pytest.raises(DataError, match=r"cannot be read .permission denied"):
         read(tmp_path)
     with pytest.raises(DataError, match=r"toy: cannot be read .permission denied"):

@@ -1,4 +1,5 @@
 import pytest
+from torch import nn
 
 from clustercaps.experiments.harness.counts import (
     classifier_count,
@@ -68,10 +69,10 @@ def test_others() -> None:
 def test_affine_networks_layer_by_layer(name: str, trunk: str, expected: list[int]) -> None:
     model = create_model(name)
 
-    def count(module: object) -> int:
+    def count(module: nn.Module) -> int:
         return sum(p.numel() for p in module.parameters())
 
-    assert [count(layer) for layer in model.get_submodule(trunk)] == expected
+    assert [count(layer) for layer in model.get_submodule(trunk).children()] == expected
     assert count(model.head) == 31_370
     assert [count(layer) for layer in model.decoder.layers if count(layer)] == [4_640, 289]
 

@@ -17,6 +17,7 @@ from clustercaps.experiments import EXPERIMENTS, affine, get_experiment
 from clustercaps.experiments.harness.cells import Cell, Row
 from clustercaps.experiments.harness.pictures import unpack
 from clustercaps.experiments.harness.store import read_rows
+from clustercaps.experiments.harness.transformations import names
 from clustercaps.models.registry import count_parameters
 
 TEST_IMAGES = 100
@@ -128,10 +129,10 @@ def check_affine(row: Row, cell: Cell, _: Path) -> None:
     for same in ("mse R-0", "mse R-0, channels untouched"):
         assert errors[same] == approx(errors["mse identity"])
     for end in ("", ", channels untouched"):
-        values = [errors[f"mse {name}{end}"] for name in affine.names()]
+        values = [errors[f"mse {name}{end}"] for name in names()]
         assert errors[f"mse average{end}"] == approx(statistics.mean(values))
     wanted, drawn = unpack(row["wanted"]), unpack(row["drawn"])
-    assert wanted.shape == drawn.shape == (affine.EXAMPLES, 1 + len(affine.names()), 28, 28)
+    assert wanted.shape == drawn.shape == (affine.EXAMPLES, 1 + len(names()), 28, 28)
     assert 0 <= wanted.min() < wanted.max() <= 1
     assert 0 <= drawn.min() <= drawn.max() <= 1
 

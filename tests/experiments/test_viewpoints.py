@@ -59,10 +59,10 @@ def test_every_number_of_the_section_is_in_the_results(budget: str, tmp_path: Pa
         for seed in experiment.seeds[budget]:
             top = 60 if "em" in cell.id else 99
             curves = [[round(top * chance.random(), 4) for _ in range(5)] for _ in range(2)]
-            texts = [" ".join(map(str, curve)) for curve in curves]
+            familiar, novel = (" ".join(map(str, curve)) for curve in curves)
             keys = ("model", "data", "recipe", "epochs", "views")
             row = {key: cell.settings[key] for key in keys}
-            row |= run(row["model"], *texts, seed)
+            row |= run(row["model"], familiar, novel, seed)
             row |= {"cell": cell.id, "seed": seed, "train_seconds": 12.3, "weights": "current"}
             row |= {"train_images": 8100, "test_images": 300, "novel_images": 300}
             row |= {"parameters": 12345}

@@ -31,11 +31,17 @@ def backward_twice(function: Function, inputs: Sequence[Tensor]) -> list[Tensor]
         # Gradients that keep their graph are a cycle of references; this one is short-lived.
         warnings.simplefilter("ignore")
         cubic(function)(*found).backward(create_graph=True)
-    first = [t.grad for t in found]
+    first = grads_of(found)
     for leaf in found:
         leaf.grad = None
-    sum(g.square().sum() for g in first).backward()
-    return [t.grad for t in found]
+    torch.stack([g.square().sum() for g in first]).sum().backward()
+    return grads_of(found)
+
+
+def grads_of(leaves: Sequence[Tensor]) -> list[Tensor]:
+    grads = [leaf.grad for leaf in leaves]
+    assert all(grad is not None for grad in grads)
+    return grads
 
 
 def grad_twice(function: Function, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -63,7 +69,7 @@ def dependent_inputs(function: Function, inputs: Sequence[Tensor]) -> list[Tenso
 
 def one_hot_twice(function: Function, inputs: Sequence[Tensor]) -> list[Tensor]:
     """Second derivatives when one input alone is differentiated, each in its turn."""
-    found = []
+    found: list[Tensor] = []
     for number, chosen in enumerate(inputs):
         (leaf,) = leaves([chosen])
         rest = [*inputs[:number], leaf, *inputs[number + 1 :]]

@@ -31,9 +31,11 @@ def route(votes: np.ndarray, eps: float, uniform: bool) -> tuple[np.ndarray, np.
     for b in range(batch):
         for index in np.ndindex(*parent):
             heard = [[v[index] for v in cluster] for cluster in votes[b]]
-            capsules[(b, *index)], found = route_one(heard, eps, uniform)
+            place = (b, *index)
+            capsules[place], found = route_one(heard, eps, uniform)
             for i, weight in enumerate(found):
-                weights[(b, i, *index)] = weight
+                place = (b, i, *index)
+                weights[place] = weight
     return capsules, weights
 
 

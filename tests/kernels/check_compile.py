@@ -1,5 +1,7 @@
 """torch.compile(fullgraph=True) through the kernel, export without it; run by test_operator."""
 
+from typing import Any
+
 import pytest
 import torch
 from functorch.compile import make_boxed_func
@@ -19,10 +21,10 @@ expected = torch.autograd.grad(layer(x).square().sum(), list(layer.parameters())
 actual = torch.autograd.grad(compiled(x).square().sum(), list(layer.parameters()))
 torch.testing.assert_close(actual, expected)
 
-graphs = []
+graphs: list[Any] = []
 
 
-def keep(graph: torch.fx.GraphModule, _: object) -> object:
+def keep(graph: torch.fx.GraphModule, _: object) -> torch.fx.GraphModule:
     graphs.append(graph)
     return graph
 
@@ -59,7 +61,7 @@ assert "fused_capsules" not in str(traced.graph)
 # The compiled backend, with a compiler that is quick to start.
 kernels._compiled.cache_clear()
 whole = torch.compile
-torch.compile = lambda function: whole(function, backend="aot_eager")
+torch.compile = lambda f: whole(f, backend="aot_eager")  # type: ignore[assignment]
 layer.backend = "compiled"
 routed = layer(x)
 layer.backend = "reference"

@@ -44,9 +44,11 @@ def fused_with_norm(x: Tensor, weight: Tensor, bias: Tensor, *scaled: Tensor) ->
     return cluster_cpu.fused_capsules(x, weight, bias, *sizes, True, *scaled, 1e-5)[0]
 
 
-def reference_with_norm(x: Tensor, weight: Tensor, bias: Tensor, *scaled: Tensor) -> Tensor:
+def reference_with_norm(
+    x: Tensor, weight: Tensor, bias: Tensor, scale: Tensor, shift: Tensor
+) -> Tensor:
     capsules = SMALL.reference(x, weight, bias)
-    return layer_norm(capsules, capsules.shape[2:], *scaled, 1e-5)
+    return layer_norm(capsules, capsules.shape[2:], scale, shift, 1e-5)
 
 
 def chunked(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ import tempfile
 
 import torch
 import torch.distributed as dist
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 import clustercaps as cc
@@ -30,4 +31,4 @@ if __name__ == "__main__":
     gradients = [parameter.grad for parameter in model.parameters()]
     with tempfile.TemporaryDirectory() as folder:
         rendezvous = os.path.join(folder, "rendezvous")
-        torch.multiprocessing.spawn(worker, (rendezvous, images, gradients), nprocs=2)
+        spawn(worker, (rendezvous, images, gradients), nprocs=2)

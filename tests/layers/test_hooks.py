@@ -162,7 +162,7 @@ def test_parameters_from_outside(backend: str) -> None:
         def call(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
             return torch.func.functional_call(layer, parameters, (x,))
 
-        value, tangent = torch.func.jvp(lambda p: call(p, images()), (other,), (tangents,))
+        value, tangent, *_ = torch.func.jvp(lambda p: call(p, images()), (other,), (tangents,))
         ensemble = torch.vmap(call, (0, None))(stacked, images())
         each = torch.func.grad(lambda p, x: call(p, x.unsqueeze(0)).pow(3).sum())
         per_sample = torch.vmap(each, (None, 0))(other, images())

@@ -63,7 +63,7 @@ def test_a_window_over_the_whole_map_is_a_fully_connected_layer(routing: str) ->
     routed = layer(poses, activations)
     children = poses.movedim(2, 4).flatten(1, 3)
     given = activations.flatten(1) if layer.routing.takes_activations else None
-    layer.routing.compete = None
+    layer.routing.compete = None  # type: ignore[assignment]
     flat = layer.routing(layer.votes(children), given)
     torch.testing.assert_close(routed.capsules[..., 0, 0], flat.capsules)
     torch.testing.assert_close(routed.coupling[..., 0, 0], flat.coupling)
@@ -77,8 +77,8 @@ def test_class_capsules_share_weights_over_positions() -> None:
     moved = layer(poses.flip(3, 4), activations.flip(2, 3))
     torch.testing.assert_close(moved[:2], straight[:2], rtol=1e-4, atol=1e-5)
     layer.coordinates = CoordinateAddition([0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8, 0.9], side=2)
-    marked = [layer(p, a).capsules for p, a in ((poses, activations), (poses.flip(3), activations))]
-    assert not torch.allclose(*marked, atol=1e-4)
+    marked, turned = (layer(p, activations).capsules for p in (poses, poses.flip(3)))
+    assert not torch.allclose(marked, turned, atol=1e-4)
 
 
 def test_norm_is_for_logits() -> None:

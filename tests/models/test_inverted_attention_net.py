@@ -162,13 +162,13 @@ def test_concurrent_and_sequential_passes_by_hand() -> None:
     model = cc.create_model("inverted_attention", **TINY).double().eval()
     images = torch.rand(2, 1, 17, 17, dtype=torch.float64)
     primary = model.route(images)[0]
-    first, second, last = [*model.capsules, model.classes]
+    first, second, last = [*model.get_submodule("capsules").children(), model.classes]
     a = first(primary)
     b = second(a)
     c = last(b)
     expected = [primary, first(primary, a), second(a, b), last(b, c)]
     torch.testing.assert_close(model.route(images), expected)
-    model.concurrent = False
+    model.concurrent = False  # type: ignore[assignment]
     a = first(primary, first(primary))
     b = second(a, second(a))
     sequential = last(b, last(b))

@@ -1,5 +1,6 @@
 import inspect
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ CAPSNET = {"width": 6, "types": 3, "primary_dim": 4, "dim": 5}
 MATRIX = {"img_size": 17, "width": 8, "types": [2, 3, 2], "side": 2}
 NORB = {"img_size": 14, "strides": [1, 2]}
 # Small enough for CI: networks that would be large get fewer or smaller capsules.
-SMALL = {
+SMALL: dict[str, dict[str, Any]] = {
     "imagenet_m4": {"dim": 3, "num_classes": 7, "img_size": 64},
     "viewpoint_cnn": {"img_size": 12},
     "baseline_cnn": {"width": 8},
@@ -47,7 +48,7 @@ SMALL = {
 SHIFTS = [("VBCapsNet", name) for name in ("beta_u", "beta_a")]
 
 
-def build(name: str, **settings: object) -> ImageClassifier:
+def build(name: str, **settings: Any) -> ImageClassifier:
     return cc.create_model(name, **{**SMALL.get(name, {}), **settings})
 
 
@@ -115,7 +116,7 @@ def test_presets_hold_json_plain_settings() -> None:
 @pytest.mark.parametrize("name", ["m1", "m4", "s1", "s4", "affine_capsules", "class_capsules"])
 def test_c_n_k_d_can_be_overridden(name: str) -> None:
     size = 28 if name == "class_capsules" else 8
-    model = build(name, channels=2, clusters=3, votes=2, dim=5, img_size=size).eval()
+    model: Any = build(name, channels=2, clusters=3, votes=2, dim=5, img_size=size).eval()
     first, second, *_ = model.capsules.layers
     assert (first.in_channels, first.clusters) == (1, 6)
     assert (second.in_channels, second.clusters, second.votes, second.in_dim) == (2, 3, 2, 5)
@@ -170,7 +171,7 @@ def test_class_capsules_masking() -> None:
 
 
 def test_traces_of_all_layers() -> None:
-    model = build("m1", in_chans=1, img_size=8).eval()
+    model: Any = build("m1", in_chans=1, img_size=8).eval()
     images = images_for(model)
     capsules, traces = model.forward_features(images, trace=True)
     torch.testing.assert_close(capsules, model.forward_features(images))

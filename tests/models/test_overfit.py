@@ -1,5 +1,8 @@
 """Every network, shrunken, learns 32 images by heart with the loss of its paper."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 import torch
 
@@ -13,7 +16,7 @@ AR = {"width": 8, "types": 4, "primary_dim": 8, "dim": 8, "img_size": 12, "dropo
 MATRIX = {"num_classes": 5, "in_chans": 1, "img_size": 17, "width": 16}
 
 # Name -> settings, learning rate of Adam, steps.
-NETWORKS: dict[str, tuple[dict[str, object], float, int]] = {
+NETWORKS: dict[str, tuple[Mapping[str, Any], float, int]] = {
     "m1": ({"dim": 4, "img_size": 12}, 1e-2, 30),
     "s1": ({"dim": 6, "img_size": 12}, 1e-2, 30),
     "baseline_cnn": ({"img_size": 8}, 1e-3, 20),

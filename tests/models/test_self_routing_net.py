@@ -18,7 +18,7 @@ def test_parameters() -> None:
 
 def test_resnet_20_has_its_size() -> None:
     with torch.device("meta"):
-        front = cc.create_model("self_routing_1").front
+        front = cc.create_model("self_routing_1").get_submodule("front")
     # The published 269,722 less the linear classifier of 64 x 10 + 10.
     assert sum(p.numel() for p in front.parameters()) == 269_722 - 650
 
@@ -37,13 +37,13 @@ def test_layer_by_loops(stride: int) -> None:
     layer = SelfRoutingCapsules2d(2, 3, 4, stride).double()
     torch.nn.init.normal_(layer.routing.weight)
     torch.nn.init.normal_(layer.routing.bias)
-    layer.norm = torch.nn.Identity()
+    layer.norm = torch.nn.Identity()  # type: ignore[assignment]
     poses = torch.randn(1, 2, 4, 5, 5, dtype=torch.float64)
     activations = torch.rand(1, 2, 5, 5, dtype=torch.float64)
     capsules, shares = layer(poses, activations)
     assert shares.shape == (1, 3, -(-5 // stride), -(-5 // stride))
     for row, column in [(0, 0), (1, 2)]:
-        total, mass, everything = torch.zeros(3, 4).double(), torch.zeros(3).double(), 0.0
+        total, mass, everything = (torch.zeros(s).double() for s in ((3, 4), (3,), ()))
         for kind in range(2):
             for place in range(9):
                 y = row * stride + place // 3 - 1

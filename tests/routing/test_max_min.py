@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 import torch
 from helpers.golden import ITERATIVE, assert_golden, fill
@@ -71,9 +73,7 @@ def test_turning_all_votes_turns_the_capsules() -> None:
 @pytest.mark.parametrize("axis", ["parents", "children"])
 def test_both_axes_keep_the_contract(axis: str) -> None:
     for children, parents in ((6, 3), (1, 3), (1, 1)):
-        assert_routing_contract(
-            lambda i=children, j=parents: create_routing("max_min", i, j, 4, axis=axis)
-        )
+        assert_routing_contract(partial(create_routing, "max_min", children, parents, 4, axis=axis))
 
 
 @pytest.mark.parametrize("axis", ["parents", "children"])

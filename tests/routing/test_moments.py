@@ -68,7 +68,12 @@ def test_gradcheck(name: str) -> None:
 def test_nothing_of_the_size_of_the_votes_is_kept(name: str) -> None:
     given = arguments(name, 3, (2, 3))
     kept: list[Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+
+    def keep(tensor: Tensor) -> Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
         PAIRS[name][0](*given)
     assert {t.data_ptr() for t in kept} <= {t.data_ptr() for t in given}
 

@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 import torch
 from helpers.golden import ATTENTION, assert_golden, fill
@@ -27,7 +29,7 @@ def random_input(*positions: int) -> tuple[torch.Tensor, ...]:
 
 
 def test_activations_are_shares_of_one() -> None:
-    activations = self_route(*random_input(2, 3), eps=0.0).activations
+    activations = partial(self_route, eps=0.0)(*random_input(2, 3)).activations
     torch.testing.assert_close(activations.sum(1), torch.ones(2, 2, 3, dtype=torch.float64))
 
 

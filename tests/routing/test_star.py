@@ -72,7 +72,8 @@ def test_gradcheck_of_the_attention() -> None:
     weights = with_bias(weights_of_the_golden_values(), 60.0, -60.0)
     inputs = [each.clone().requires_grad_() for each in (golden_votes(), *weights[:4])]
     assert torch.autograd.gradcheck(
-        lambda votes, *four: star_route(votes, StarWeights(*four, *weights[4:])).capsules, inputs
+        lambda votes, *four: star_route(votes, StarWeights(*four, *weights[4:])).capsules,  # type: ignore[call-arg]
+        inputs,
     )
 
 

@@ -13,7 +13,12 @@ def test_names_the_layer_and_takes_the_path_that_trained(monkeypatch) -> None:
     name = next(name for name, module in model.named_modules() if module is first)
     paths = []
     route = kernels._route
-    monkeypatch.setattr(kernels, "_route", lambda *given: paths.append(given) or route(*given))
+
+    def noted(*given):
+        paths.append(given)
+        return route(*given)
+
+    monkeypatch.setattr(kernels, "_route", noted)
     with torch.no_grad():
         # Finite weights whose votes overflow.
         first.vote.weight.fill_(3e38)

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from clustercaps import data
+from clustercaps.models import create_model
 from clustercaps.training import loop, train, train_seeds
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.settings import TrainSettings, resolve
@@ -126,10 +127,9 @@ def test_a_loss_that_explodes_stops_the_run(tmp_path: Path) -> None:
 
 
 def test_the_layer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    create = loop.create_model
 
     def broken(*args: object, **kwargs: object) -> torch.nn.Module:
-        model = create(*args, **kwargs)
+        model = create_model(*args, **kwargs)
         model.capsules.layers[2].register_forward_hook(lambda m, i, output: output * float("nan"))
         return model
 

@@ -58,7 +58,7 @@ def test_a_lock_is_exclusive_and_names_its_owner(tmp_path: Path) -> None:
 
 
 def test_one_root_for_all_caches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.sys, "platform", "linux")
+    monkeypatch.setattr(sys, "platform", "linux")
     for name in ("HOME", "DATA", "CACHE"):
         monkeypatch.delenv(f"CLUSTERCAPS_{name}", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
@@ -67,7 +67,7 @@ def test_one_root_for_all_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     assert files.kernel_folder() == Path("/h/.cache/clustercaps/kernels")
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
     assert files.data_folder() == Path("/x/clustercaps/data")
-    monkeypatch.setattr(files.sys, "platform", "darwin")
+    monkeypatch.setattr(sys, "platform", "darwin")
     assert files.home() == Path("/h/Library/Caches/clustercaps")
     monkeypatch.setenv("CLUSTERCAPS_HOME", "/c")
     assert files.data_folder() == Path("/c/data")

@@ -3,9 +3,11 @@
 Run by test_cluster_triton in a process of its own, because the interpreter can do neither.
 """
 
+from typing import Any
+
 import torch
+from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
-from torch._functorch.aot_autograd import make_boxed_func
 from triton import compile as compile_kernel
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
@@ -15,7 +17,7 @@ import clustercaps as cc
 from clustercaps import kernels
 from clustercaps.kernels import cluster_triton
 
-graphs = []
+graphs: list[Any] = []
 
 
 class Pretended:
@@ -54,7 +56,7 @@ for code, written in zip(graphs, (["capsules_ptr", "scale_ptr"], ["votes_grad_pt
     assert f"tensors_to_clone = {written}" in code, code
 
 
-def binary(kernel: object, dtype: str, votes: int, capability: int) -> str:
+def binary(kernel: Any, dtype: str, votes: int, capability: int) -> str:
     """PTX of a kernel; the machine code is made from it on the way."""
     wide = "fp64" if dtype == "fp64" else "fp32"
     constants = {"eps": 1e-6, "votes": votes, "block": cluster_triton.BLOCK}

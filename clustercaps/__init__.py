@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from clustercaps.models import create_model, from_pretrained, list_models, memory_estimate
     from clustercaps.routing import create_routing, list_routings
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CapsuleConv2d",

@@ -10,22 +10,29 @@ Prints error, top-5 error and a table of errors per class, and draws the confusi
 import argparse
 from pathlib import Path
 
-RUN_HELP = "folder of a finished run, or packaged weights such as m1:fashion-mnist"
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run and what to test it on."""
-    parser.add_argument("run_name", metavar="RUN", help=RUN_HELP)
-    parser.add_argument("--data", help="dataset (default: the one the run was trained on)")
-    parser.add_argument("--split", choices=["test", "train"], default="test")
-    parser.add_argument("--data-dir", help="folder with the official files of the dataset")
-    parser.add_argument("--figure", type=Path, help="confusion matrix file (default: in RUN)")
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the network to use and where to compute, as for `predict`."""
+    parser.add_argument(
+        "run_name",
+        metavar="RUN",
+        help="folder of a finished run, or packaged weights such as m1:fashion-mnist",
+    )
     parser.add_argument(
         "--device",
         default="auto",
         help="auto (the accelerator if there is one), cpu, cuda, cuda:1, mps, ... "
         "(default: %(default)s)",
     )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the run and what to test it on."""
+    add_run(parser)
+    parser.add_argument("--data", help="dataset (default: the one the run was trained on)")
+    parser.add_argument("--split", choices=["test", "train"], default="test")
+    parser.add_argument("--data-dir", help="folder with the official files of the dataset")
+    parser.add_argument("--figure", type=Path, help="confusion matrix file (default: in RUN)")
 
 
 def run(arguments: argparse.Namespace) -> None:

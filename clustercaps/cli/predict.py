@@ -8,21 +8,15 @@ Images of any size are resized to the input size of the network.
 
 import argparse
 
-from clustercaps.cli.evaluate import RUN_HELP
+from clustercaps.cli.evaluate import add_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the run and the images."""
-    parser.add_argument("run_name", metavar="RUN", help=RUN_HELP)
+    add_run(parser)
     parser.add_argument("images", nargs="+", help="image files, folders or quoted glob patterns")
     parser.add_argument(
         "--top", type=int, default=3, help="classes to print per image (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--device",
-        default="auto",
-        help="auto (the accelerator if there is one), cpu, cuda, cuda:1, mps, ... "
-        "(default: %(default)s)",
     )
 
 

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from clustercaps.experiments.harness.cells import Cell, Experiment, Row
+from clustercaps.experiments.harness.cells import ONE_SEED, Cell, Experiment, Row
 from clustercaps.experiments.harness.digit_properties import (
     PROPERTIES,
     concentration,
@@ -263,7 +263,7 @@ EXPERIMENT = Experiment(
     table=table,
     figure=figure,
     finding=finding,
-    seeds={"smoke": (0,), "quick": (0,), "night": (0,), "full": (0, 1, 2)},
+    seeds=ONE_SEED,
     notes="""\
 The paper shows reconstructions and calls them disentangled; here this is measured. An effect is the
 change of a property of the reconstruction (stroke thickness, slant, width, height, area) from one

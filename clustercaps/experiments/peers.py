@@ -21,7 +21,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from clustercaps.experiments.harness.cells import Cell, Experiment, Row
+from clustercaps.experiments.harness.cells import ONE_SEED, Cell, Experiment, Row
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.plots import SMALL
 from clustercaps.experiments.harness.spread import first_rows, set_title, spreads
@@ -182,7 +182,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     table=table,
     figure=figure,
-    seeds={"smoke": (0,), "quick": (0,), "night": (0,), "full": (0, 1, 2)},
+    seeds=ONE_SEED,
     notes="""\
 This experiment is not in the paper. It shows that every system learns and what its training costs;
 short runs of one seed do not rank systems. Each has the optimizer, peak learning rate and loss of

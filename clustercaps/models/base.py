@@ -46,7 +46,7 @@ class TrainingBatch:
 class ImageClassifier(nn.Module, Pretrained):
     """A network from images [B, in_chans, H, W] to logits [B, num_classes].
 
-    Subclasses define `forward_features`, `forward_head` and `reset_classifier`. Their arguments are
+    Subclasses define `forward_features`, `forward_head` and `build_classifier`. Their arguments are
     JSON-serialisable: `save_pretrained` writes them to `config.json`, `from_pretrained` reads them.
 
     Args:
@@ -55,9 +55,12 @@ class ImageClassifier(nn.Module, Pretrained):
         img_size: Height and width of the images, or one number for both.
     """
 
+    # 1 for networks whose classes are capsules.
+    min_classes = 0
+
     def __init__(self, num_classes: int, in_chans: int, img_size: Size) -> None:
         super().__init__()
-        at_least("num_classes", num_classes, 0)
+        at_least("num_classes", num_classes, self.min_classes)
         at_least("in_chans", in_chans, 1)
         self.num_classes = num_classes
         self.in_chans = in_chans
@@ -72,9 +75,21 @@ class ImageClassifier(nn.Module, Pretrained):
         """Features to logits; with `pre_logits`, to the input of the classifier."""
         raise NotImplementedError
 
+    def build_classifier(self) -> tuple[nn.Module, ...]:
+        """Create everything that depends on `num_classes`; returns the new modules."""
+        raise NotImplementedError
+
     def reset_classifier(self, num_classes: int) -> None:
         """Replace the classifier for another number of classes; other weights are kept."""
-        raise NotImplementedError
+        self.set_num_classes(num_classes)
+        like = next(self.parameters())
+        for module in self.build_classifier():
+            module.to(device=like.device, dtype=like.dtype)
+
+    def rebuilt(self) -> Any:
+        """A network with the same settings and new weights, with the same device and dtype."""
+        like = next(self.parameters())
+        return type(self)(**self.settings).to(device=like.device, dtype=like.dtype)
 
     def forward(self, images: ImageBatch) -> Float[Tensor, "batch classes"]:
         """Images to logits."""
@@ -105,7 +120,7 @@ class ImageClassifier(nn.Module, Pretrained):
 
     def set_num_classes(self, num_classes: int) -> None:
         """Set the number of classes, also for `save_pretrained`."""
-        at_least("num_classes", num_classes, 0)
+        at_least("num_classes", num_classes, self.min_classes)
         self.num_classes = num_classes
         self.settings["num_classes"] = num_classes
 
@@ -128,12 +143,10 @@ class LinearClassifier(ImageClassifier):
         flat = features.flatten(1)
         return flat if pre_logits else self.head(flat)
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the linear classifier; other weights are kept."""
-        like = next(self.parameters())
-        self.set_num_classes(num_classes)
+    def build_classifier(self) -> tuple[nn.Module, ...]:
+        """Create the head."""
         self.build_head(self.num_features)
-        self.head.to(device=like.device, dtype=like.dtype)
+        return (self.head,)
 
 
 class LengthClassifier(ImageClassifier):
@@ -149,13 +162,13 @@ class LengthClassifier(ImageClassifier):
         reconstruction: Weight of the reconstruction loss, summed over pixels.
     """
 
+    min_classes = 1
     decoder: nn.Module | None
 
     def __init__(
         self, num_classes: int, in_chans: int, img_size: Size, reconstruction: float
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
-        at_least("num_classes", num_classes, 1)
         if reconstruction < 0:
             raise ValueError(f"reconstruction must not be negative, got {reconstruction}")
         self.reconstruction = reconstruction
@@ -187,11 +200,8 @@ class LengthClassifier(ImageClassifier):
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace class capsules and decoder; other weights are kept."""
-        at_least("num_classes", num_classes, 1)
         self.set_num_classes(num_classes)
-        fresh = type(self)(**self.settings)
-        like = next(self.parameters())
-        fresh.to(device=like.device, dtype=like.dtype)
+        fresh = self.rebuilt()
         kept = {
             name: tensor
             for name, tensor in self.state_dict().items()

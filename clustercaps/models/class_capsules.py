@@ -13,7 +13,6 @@ from clustercaps.layers.decoders import FullyConnectedDecoder
 from clustercaps.losses import mask_capsules, reconstruction_loss
 from clustercaps.models.base import ImageClassifier, TrainingBatch
 from clustercaps.models.stack import CapsuleStack
-from clustercaps.utils.errors import at_least
 from clustercaps.utils.sizes import ImageBatch, Size, show_size
 
 STRIDES = (1, 2, 2, 2, 1)
@@ -36,6 +35,8 @@ class ClassCapsuleNet(ImageClassifier):
             cross-entropy; the paper does not give it.
     """
 
+    min_classes = 1
+
     def __init__(
         self,
         num_classes: int = 10,
@@ -49,7 +50,6 @@ class ClassCapsuleNet(ImageClassifier):
         reconstruction: float = 0.005,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
-        at_least("num_classes", num_classes, 1)
         self.reconstruction = reconstruction
         self.capsules = CapsuleStack(
             in_chans=in_chans,
@@ -121,11 +121,8 @@ class ClassCapsuleNet(ImageClassifier):
 
     def reset_classifier(self, num_classes: int) -> None:
         """Replace class capsules and decoder; other weights are kept."""
-        at_least("num_classes", num_classes, 1)
         self.set_num_classes(num_classes)
-        fresh = type(self)(**self.settings)
-        like = next(self.parameters())
-        fresh.to(device=like.device, dtype=like.dtype)
+        fresh = self.rebuilt()
         self.capsules.layers[-1] = fresh.capsules.layers[-1]
         self.capsules.out_shape = fresh.capsules.out_shape
         self.head, self.decoder = fresh.head, fresh.decoder

@@ -1,6 +1,5 @@
 """Save and load networks: settings as JSON, weights as safetensors, never pickle."""
 
-import json
 import os
 import shutil
 import tempfile
@@ -10,6 +9,8 @@ from typing import Any, TypeVar
 from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
+
+from clustercaps.utils.files import read_json
 
 Model = TypeVar("Model", bound="Pretrained")
 
@@ -155,13 +156,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; pass the folder that save_pretrained wrote")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} is corrupt: expected a JSON object, got {type(config).__name__}")
-    return config
+    return read_json(path)
 
 
 def load_weights(model: nn.Module, path: Path) -> None:

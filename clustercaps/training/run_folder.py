@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from clustercaps.training.settings import TrainSettings, from_json
-from clustercaps.utils.files import remove_unfinished, take_lock, write_atomically
+from clustercaps.utils.files import read_json, remove_unfinished, take_lock, write_atomically
 
 SETTINGS = "settings.json"
 METRICS = "metrics.jsonl"
@@ -158,14 +158,3 @@ def differences(stored: TrainSettings, asked: TrainSettings) -> str:
         if value != getattr(asked, name)
     ]
     return "; ".join(changed) + "; pass the same settings, or none"
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is corrupt: expected a JSON object")
-    return content

@@ -1,15 +1,16 @@
-"""Atomic writes, file locks and cache folders.
+"""Atomic writes, JSON objects, file locks and cache folders.
 
 Imports nothing heavy: a CSV can be read and written without torch.
 """
 
+import json
 import os
 import secrets
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 UNFINISHED = ".unfinished"
 
@@ -68,6 +69,17 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object from a file."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is corrupt: expected a JSON object, got {type(content).__name__}")
+    return content
 
 
 def take_lock(path: Path, wait: bool = True) -> TextIO:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from clustercaps.experiments.harness.findings import Finding
 
+# Seeds of experiments that repeat cells in the full budget only.
+ONE_SEED = {"smoke": (0,), "quick": (0,), "night": (0,), "full": (0, 1, 2)}
+
 # A row of the results: the columns of one cell and one seed.
 Row = dict[str, Any]
 

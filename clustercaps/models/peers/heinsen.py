@@ -34,6 +34,8 @@ class HeinsenNet(ImageClassifier):
             for one image at a time and recomputed in the backward pass.
     """
 
+    min_classes = 1
+
     def __init__(
         self,
         num_classes: int = 5,
@@ -48,7 +50,6 @@ class HeinsenNet(ImageClassifier):
         checkpoint: bool = False,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
-        at_least("num_classes", num_classes, 1)
         sizes = {"width": width, "types": types, "parents": parents, "side": side}
         for name, value in sizes.items():
             at_least(name, value, 1)
@@ -76,12 +77,14 @@ class HeinsenNet(ImageClassifier):
         self.pose = nn.Sequential(nn.BatchNorm2d(chans), nn.Conv2d(chans, types * side**2, 1))
         children = types * size[0] * size[1]
         self.capsules = HeinsenCapsules(children, parents, side, iterations, shared=True)
-        self._build_classes()
+        self.build_classifier()
 
-    def _build_classes(self) -> None:
+    def build_classifier(self) -> tuple[nn.Module, ...]:
+        """Create the second routing."""
         self.classes = HeinsenCapsules(
             self.parents, self.num_classes, self.side, self.iterations, shared=False
         )
+        return (self.classes,)
 
     def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch parents numbers"]:
         """Images to the capsules before the classes: score first, then the pose."""
@@ -111,14 +114,6 @@ class HeinsenNet(ImageClassifier):
         poses = features[..., 1:].unflatten(2, (self.side, self.side))
         logits: Tensor = self.classes(poses, features[..., 0]).activations
         return logits
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the second routing for another number of classes; other weights are kept."""
-        at_least("num_classes", num_classes, 1)
-        like = next(self.parameters())
-        self.set_num_classes(num_classes)
-        self._build_classes()
-        self.classes.to(device=like.device, dtype=like.dtype)
 
 
 # Heinsen 2019, from the released notebook, without its mixup: one cycle, in which beta1 decreases

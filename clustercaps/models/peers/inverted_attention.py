@@ -41,6 +41,8 @@ class InvertedAttentionNet(ImageClassifier):
         checkpoint: Save memory by recomputing votes in the backward pass.
     """
 
+    min_classes = 1
+
     def __init__(
         self,
         num_classes: int = 10,
@@ -60,7 +62,6 @@ class InvertedAttentionNet(ImageClassifier):
         checkpoint: bool = False,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
-        at_least("num_classes", num_classes, 1)
         at_least("iterations", iterations, 1)
         at_least("hidden", hidden, 0)
         self.iterations, self.concurrent = iterations, concurrent
@@ -86,16 +87,18 @@ class InvertedAttentionNet(ImageClassifier):
             layers.append(self._connect(self.child_count, hidden))
             self.child_count = hidden
         self.capsules = nn.ModuleList(layers)
-        self._build_classes()
+        self.build_classifier()
 
     def _connect(self, children: int, parents: int) -> InvertedCapsules:
         return InvertedCapsules(
             children, self.dim, parents, self.dim, matrix=self.matrix, checkpoint=self.checkpoint
         )
 
-    def _build_classes(self) -> None:
+    def build_classifier(self) -> tuple[nn.Module, ...]:
+        """Create class capsules and head."""
         self.classes = self._connect(self.child_count, self.num_classes)
         self.head = nn.Linear(self.dim, 1)
+        return self.classes, self.head
 
     def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch classes dim"]:
         """Images to one capsule per class."""
@@ -121,15 +124,6 @@ class InvertedAttentionNet(ImageClassifier):
     ) -> Tensor:
         """Class capsules to logits; with `pre_logits`, flattened."""
         return features.flatten(1) if pre_logits else self.head(features).squeeze(-1)
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace class capsules and head for another number of classes; other weights are kept."""
-        at_least("num_classes", num_classes, 1)
-        like = next(self.parameters())
-        self.set_num_classes(num_classes)
-        self._build_classes()
-        self.classes.to(device=like.device, dtype=like.dtype)
-        self.head.to(device=like.device, dtype=like.dtype)
 
 
 # Tsai et al. 2020, from the released code, for CIFAR-10.

@@ -29,20 +29,9 @@ from clustercaps.utils.sizes import ImageBatch, Size
 class KernelCapsNet(CapsNet):
     """The network of dynamic routing with a Gaussian process on every class capsule.
 
+    The arguments that are not listed are those of `CapsNet`.
+
     Args:
-        num_classes: Number of classes, at least 1 (one capsule each).
-        in_chans: Colour channels.
-        img_size: Height and width of the images.
-        width: Channels of the first convolution.
-        types: Primary capsule types.
-        primary_dim: Dimension of a primary capsule.
-        dim: Dimension of a class capsule.
-        kernel_size: Kernel size of both convolutions.
-        routing: A name from `clustercaps.list_routings()` whose capsules have lengths.
-        routing_options: Arguments of the routing, such as `{"iterations": 1}`.
-        vote_std: Standard deviation of the initial vote matrices.
-        decoder: Whether to reconstruct the image from the capsule of its class.
-        reconstruction: Weight of the reconstruction loss, summed over pixels.
         inducing: Number of inducing points per process.
         train_samples: Number of samples for the expected likelihood in training.
         samples: Number of samples for probabilities.

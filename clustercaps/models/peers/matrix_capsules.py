@@ -75,6 +75,8 @@ class MatrixCapsNet(ImageClassifier):
         checkpoint: Recompute votes and routing in the backward pass, to save memory.
     """
 
+    min_classes = 1
+
     def __init__(
         self,
         design: MatrixDesign,
@@ -89,15 +91,7 @@ class MatrixCapsNet(ImageClassifier):
         checkpoint: bool = False,
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
-        if num_classes < 1:
-            raise ValueError("class capsules need num_classes of at least 1, got 0")
-        if len(types) != 3:
-            raise ValueError(
-                "types must be three integers, for primary capsules and two layers, got "
-                f"{list(types)}"
-            )
-        if coordinates not in ("centres", "fractions", "none"):
-            raise KeyError(unknown("coordinates", coordinates, ("centres", "fractions", "none")))
+        _check(types, coordinates)
         # Sizes of the primary capsules and of the next two layers.
         _, *sizes = map_sizes(self.img_size, [(*conv, 0) for conv in CONVS])
         kernel_size, stride = CONVS[0]
@@ -128,16 +122,18 @@ class MatrixCapsNet(ImageClassifier):
         self.types, self.side, self.map_size = types, side, sizes[-1]
         self._coordinates, self._indices = coordinates, coordinate_indices
         self._shared = {**shared, "std": design.class_std, "options": dict(design.class_options)}
-        self.classes = self._class_capsules()
+        self.build_classifier()
 
-    def _class_capsules(self) -> MatrixClassCapsules:
-        return MatrixClassCapsules(
+    def build_classifier(self) -> tuple[nn.Module, ...]:
+        """Create the class capsules."""
+        self.classes = MatrixClassCapsules(
             self.types[-1],
             self.num_classes,
             self.map_size,
             coordinates=self._coordinate_addition(),
             **self._shared,
         )
+        return (self.classes,)
 
     def _coordinate_addition(self) -> CoordinateAddition | None:
         if self._coordinates == "none":
@@ -181,10 +177,11 @@ class MatrixCapsNet(ImageClassifier):
         """Class capsules to their activations; with `pre_logits`, flattened."""
         return features.flatten(1) if pre_logits else features[..., -1]
 
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the class capsules for another number of classes; other weights are kept."""
-        if num_classes < 1:
-            raise ValueError(f"class capsules need num_classes of at least 1, got {num_classes}")
-        like = next(self.parameters())
-        self.set_num_classes(num_classes)
-        self.classes = self._class_capsules().to(device=like.device, dtype=like.dtype)
+
+def _check(types: Sequence[int], coordinates: str) -> None:
+    if len(types) != 3:
+        raise ValueError(
+            f"types must be three integers, for primary capsules and two layers, got {list(types)}"
+        )
+    if coordinates not in ("centres", "fractions", "none"):
+        raise KeyError(unknown("coordinates", coordinates, ("centres", "fractions", "none")))

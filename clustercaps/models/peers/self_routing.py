@@ -38,6 +38,8 @@ class SelfRoutingNet(ImageClassifier):
         strides: Strides of the convolutional capsule layers between primary and class capsules.
     """
 
+    min_classes = 1
+
     def __init__(
         self,
         num_classes: int = 10,
@@ -50,7 +52,6 @@ class SelfRoutingNet(ImageClassifier):
         strides: list[int] | tuple[int, ...] = (),
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
-        at_least("num_classes", num_classes, 1)
         for name, value in (("width", width), ("blocks", blocks), ("types", types), ("dim", dim)):
             at_least(name, value, 1)
         stages = [(width, blocks), (2 * width, blocks), (4 * width, blocks)]
@@ -74,7 +75,12 @@ class SelfRoutingNet(ImageClassifier):
             size = conv_size(size, 3, stride, padding=1)
         self.types, self.dim = types, dim
         self.child_count = types * size[0] * size[1]
-        self.classes = SelfRoutingClasses(self.child_count, dim, num_classes)
+        self.build_classifier()
+
+    def build_classifier(self) -> tuple[nn.Module, ...]:
+        """Create the class layer."""
+        self.classes = SelfRoutingClasses(self.child_count, self.dim, self.num_classes)
+        return (self.classes,)
 
     def forward_features(self, images: ImageBatch) -> Float[Tensor, "batch children numbers"]:
         """Images to the capsules before the classes: activation first, then the pose."""
@@ -95,14 +101,6 @@ class SelfRoutingNet(ImageClassifier):
             return features.flatten(1)
         shares: Tensor = self.classes(features[..., 1:], features[..., 0])
         return (shares + SMALLEST).log()
-
-    def reset_classifier(self, num_classes: int) -> None:
-        """Replace the class layer for another number of classes; other weights are kept."""
-        at_least("num_classes", num_classes, 1)
-        like = next(self.parameters())
-        self.set_num_classes(num_classes)
-        self.classes = SelfRoutingClasses(self.child_count, self.dim, num_classes)
-        self.classes.to(device=like.device, dtype=like.dtype)
 
 
 # Hahn et al. 2019, from the released code, for CIFAR-10.

@@ -1,8 +1,8 @@
 """Datasets as uint8 tensors in memory, or streamed from folders.
 
-Exports the catalogue (`SETS`, `info`), what opens a dataset (`load("cifar10", "train")` returns
-`Images(pixels, labels, meta)`; `open_folder` streams), what prepares batches as the paper does
-(`train_transform`, `test_transform`), and the splits for validation and novel viewpoints.
+Exports the catalogue (`SETS`, `info`), functions that open a dataset (`load("cifar10", "train")`
+returns `Images(pixels, labels, meta)`; `open_folder` streams), transforms as in the paper
+(`train_transform`, `test_transform`), and splits for validation and novel viewpoints.
 """
 
 from clustercaps.data.augment import Augment

@@ -1,6 +1,6 @@
-"""Random augmentation as batched tensor operations, with one draw per image.
+"""Random augmentation as batched tensor operations, with random parameters per image.
 
-* Jittered pixels are not clipped: g = a f + b is all the paper says.
+* Jittered pixels are not clipped: the paper only says g = a f + b.
 * Padding is black, also after jitter; for stereo pairs it is the mean of the image.
 """
 
@@ -17,18 +17,18 @@ from clustercaps.data.prepare import Prepare
 
 @dataclass(frozen=True)
 class Augment:
-    """Random preparation for training: jitter, pad, shift, crop, flip, erase; by image.
+    """Random augmentation for training: jitter, pad, shift, crop, flip, erase, per image.
 
     Args:
         prepare: scaling before the random part, normalisation after it; its `size` is the crop.
-        jitter: contrast a is drawn from 1 +- jitter, brightness b from +- jitter times the mean
+        jitter: contrast a is sampled from 1 +- jitter, brightness b from +- jitter times the mean
             of the image; pixels become a f + b.
         padding: pixels added on each side before shift and crop.
-        edges: pad with the pixels at the border, not with black.
-        shift: largest shift, as a part of the padded size.
-        flip: probability of a mirror image.
-        erase: probability that a rectangle is replaced by noise (Zhong et al. 2020), a fiftieth to
-            a third of the image, one to three times as long as wide or the reverse.
+        edges: pad with the border pixels instead of black.
+        shift: largest shift, as a fraction of the padded size.
+        flip: probability of a horizontal flip.
+        erase: probability that a rectangle is replaced by noise (Zhong et al. 2020), with an area
+            of 1/50 to 1/3 of the image and an aspect ratio of 1/3 to 3.
     """
 
     prepare: Prepare
@@ -46,7 +46,7 @@ class Augment:
 
         Args:
             pixels: on any device.
-            generator: on the CPU for draws that do not depend on the device.
+            generator: on the CPU for randomness that does not depend on the device.
         """
         numbers = self.numbers(len(pixels), generator)
         boxes = self.boxes(len(pixels), generator) if self.erase else None
@@ -54,14 +54,14 @@ class Augment:
 
     @staticmethod
     def numbers(count: int, generator: torch.Generator) -> Float64[Tensor, "images 7"]:
-        """Seven random numbers in 0..1 for each image: all that chance decides."""
+        """Seven random numbers in 0..1 per image: all randomness of the augmentation."""
         return torch.rand(
             count, 7, dtype=torch.float64, generator=generator, device=generator.device
         )
 
     @staticmethod
     def boxes(count: int, generator: torch.Generator) -> Float64[Tensor, "images 6"]:
-        """Six more for each image, which decide whether and what is erased, and by what noise."""
+        """Six random numbers per image for erasing: whether, where, and with which noise."""
         return torch.rand(
             count, 6, dtype=torch.float64, generator=generator, device=generator.device
         )
@@ -72,14 +72,14 @@ class Augment:
         numbers: Float64[Tensor, "images 7"],
         boxes: Float64[Tensor, "images 6"] | None = None,
     ) -> Float32[Tensor, "images channels out_height out_width"]:
-        """Augment a batch with given random numbers, such as a process's share of a batch's."""
+        """Augment a batch, or a process's part of a batch, with given random numbers."""
         images = self.prepare.scale(pixels)
         height, width = images.shape[-2:]
         draw = self.draw(numbers, height, width)
         device = images.device
         if self.jitter:
             # Stereo pairs: the paper normalises first, so the mean that scales b is zero and only
-            # the contrast varies. The other order would be idle: standardising undoes any a f + b.
+            # the contrast varies. The other order has no effect: standardising undoes any a f + b.
             means = images.mean(dim=(1, 2, 3), keepdim=True)
             brightness = draw.brightness.to(device).view(-1, 1, 1, 1) * means
             images = images.mul_(draw.contrast.to(device).view(-1, 1, 1, 1)).add_(brightness)
@@ -96,12 +96,12 @@ class Augment:
         return images if boxes is None else erased(images, boxes, self.erase)
 
     def draw(self, numbers: Float64[Tensor, "images 7"], height: int, width: int) -> "Draw":
-        """Turn random numbers into the parameters of each image.
+        """Convert random numbers to the parameters of each image.
 
         Args:
             numbers: one row per image.
-            height: of the images before padding.
-            width: likewise.
+            height: height of the images before padding.
+            width: width of the images before padding.
         """
         signed = (2 * numbers[:, :2] - 1) * self.jitter
         size = self.prepare.size
@@ -127,21 +127,21 @@ class Augment:
         starts = extent + 2 * self.padding - size + 1
         if starts < 1:
             raise ValueError(
-                f"a crop of {size} does not fit into {extent} pixels padded by {self.padding} "
-                "on each side"
+                f"a crop of {size} is larger than {extent} pixels padded by {self.padding} on each "
+                "side"
             )
-        # Shifting the image one way moves the crop the other way.
+        # Shifting the image in one direction moves the crop in the other.
         moved = (shift * (2 * reach + 1)).long() - reach
         return (crop * starts).long() - moved + reach
 
 
 @dataclass(frozen=True)
 class Draw:
-    """What was drawn for a batch: one entry per image in each tensor.
+    """Random parameters of a batch: one entry per image in each tensor.
 
     Args:
         contrast: factor a.
-        brightness: b as a part of the image's mean.
+        brightness: b as a fraction of the image's mean.
         top: first row of the crop in the padded image.
         left: first column of the crop in the padded image.
         mirrored: whether the crop is flipped.
@@ -162,9 +162,9 @@ def erased(
     """Replace a rectangle of some images by noise of mean 0 and standard deviation 1.
 
     Args:
-        images: normalised.
-        boxes: random numbers of 0 to 1: whether, area, aspect, row, column, seed of the noise.
-        probability: of erasing.
+        images: normalised images.
+        boxes: random numbers in 0 to 1: whether, area, aspect, row, column, seed of the noise.
+        probability: probability of erasing.
     """
     height, width = images.shape[2:]
     area = (0.02 + boxes[:, 1] * (1 / 3 - 0.02)) * height * width
@@ -184,6 +184,6 @@ def erased(
 
 
 def crops(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:
-    """Cut a square out of each image, at its own place, in one indexing operation."""
+    """Crop a square from each image, at its own position, in one indexing operation."""
     windows = images.unfold(2, size, 1).unfold(3, size, 1)
     return windows[torch.arange(len(images), device=images.device), :, top, left]

@@ -1,4 +1,4 @@
-"""The image sets by name."""
+"""The datasets by name."""
 
 from dataclasses import dataclass
 
@@ -7,20 +7,20 @@ from clustercaps.utils.errors import unknown
 
 @dataclass(frozen=True)
 class SetInfo:
-    """What is known of a set before it is read.
+    """Properties of a dataset.
 
     Args:
-        name: the name users type.
+        name: its name.
         class_names: one per class, in label order.
         train: number of training images.
         test: number of test images.
         shape: channels, height, width as stored.
-        mean: of the training pixels, 0 to 1, per channel.
-        std: likewise; None for both where each image is standardised by itself.
+        mean: mean of the training pixels, 0 to 1, per channel.
+        std: standard deviation, likewise; None for both if each image is standardised.
         licence: terms of use, in a few words.
-        stereo: stereo pairs of toys from known viewpoints, which the paper halves, standardises
+        stereo: stereo pairs of objects from known viewpoints, which the paper halves, standardises
             pair by pair, and shifts in training.
-        stands_for: the published dataset that it is a part or a substitute of, if it is not one.
+        stands_for: the published dataset that this is a subset or a replacement of, if any.
     """
 
     name: str
@@ -153,27 +153,27 @@ SETS: dict[str, SetInfo] = {
     )
 }
 
-# Sets that are read image by image; `folder:PATH` is the other one.
+# The dataset that is read image by image, like `folder:PATH`.
 STREAMED = "imagenet"
 
 
 def is_streamed(name: str) -> bool:
-    """Whether a set is read image by image (`FolderImages`) instead of loaded whole."""
+    """Whether a dataset is read image by image (`FolderImages`) instead of loaded into memory."""
     return name == STREAMED or name.startswith("folder:")
 
 
 def info(name: str) -> SetInfo:
-    """Look up a set that `load` knows.
+    """Look up a dataset that `load` supports.
 
     Raises:
-        KeyError: no such set; names the likely one.
+        KeyError: unknown name; the message suggests the likely one.
     """
     if name not in SETS:
-        raise KeyError(unknown("image set", name, [*SETS, STREAMED, "folder:PATH"]))
+        raise KeyError(unknown("dataset", name, [*SETS, STREAMED, "folder:PATH"]))
     return SETS[name]
 
 
 def published_name(name: str) -> str:
-    """The published dataset that a name stands for: `fashion-mnist` for its mini part."""
+    """The published dataset for a name: `fashion-mnist` for `fashion-mnist-mini`."""
     known = SETS.get(name)
     return known.stands_for or name if known else name

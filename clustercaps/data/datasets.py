@@ -1,4 +1,4 @@
-"""`load`: one split of a set, as tensors in memory."""
+"""`load`: one split of a dataset, as tensors in memory."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,25 +29,25 @@ def load(
     say: Say = to_stderr,
     fetch: bool = True,
 ) -> Images:
-    """Load one split of a set into memory, fetching it first if need be.
+    """Load one split of a dataset into memory, downloading it first if necessary.
 
     Args:
         name: one of `SETS`.
         split: `train` or `test`.
-        data_dir: folder with the official files; looked at before the cache.
-        verify: compare files with the published checksums and counts; without it only the
-            structure of the files is checked.
-        say: told where the files come from.
-        fetch: if neither folder nor cache has the files, get them.
+        data_dir: folder with the official files; searched before the cache.
+        verify: compare files with the published checksums and counts; otherwise only the structure
+            of the files is checked.
+        say: called with messages about the source of the files.
+        fetch: download the files if neither folder nor cache has them.
 
     Raises:
         KeyError: unknown name.
-        DataError: the files cannot be had, or are not what they should be.
+        DataError: the files are not available, or not valid.
     """
     if split not in SPLITS:
         raise ValueError(f"split must be 'train' or 'test', got {split!r}")
     if is_streamed(name):
-        raise ValueError(f"{name} does not fit into memory: use open_folder({name!r}, {split!r})")
+        raise ValueError(f"{name} is streamed; use open_folder({name!r}, {split!r})")
     known = info(name)
     extra: dict[str, NDArray[Any]] = {}
     if name == "fashion-mnist-mini":
@@ -133,7 +133,7 @@ def _check(
     if len(pixels) != len(labels):
         raise DataError(f"{source}: {len(pixels):,} images but {len(labels):,} labels")
     if len(labels) == 0:
-        raise DataError(f"{source}: {known.name} {split} files hold no images")
+        raise DataError(f"{source}: {known.name} {split} files contain no images")
     if labels.min() < 0 or labels.max() >= known.num_classes:
         raise DataError(
             f"{source}: labels {labels.min()} to {labels.max()}, "

@@ -1,4 +1,4 @@
-"""Downloads from the official addresses, through pooch."""
+"""Downloads from the official URLs, with pooch."""
 
 import tarfile
 import tempfile
@@ -10,20 +10,20 @@ from clustercaps.data.files import unpack
 from clustercaps.data.published import Archive, File, Published
 from clustercaps.utils.progress import progress
 
-# Seconds to connect, seconds between two pieces: a machine without network must not wait.
+# Timeouts in seconds to connect and between chunks: short, for machines without network.
 TIMEOUT = (4, 30)
 CHUNK = 1 << 20
 
 
 def official_files(published: Published, wanted: list[File]) -> dict[str, bytes]:
-    """Download files, each from the first official address that has it.
+    """Download files, each from the first official URL that has it.
 
     Args:
-        published: the set.
-        wanted: files to bring.
+        published: the dataset.
+        wanted: files to download.
 
     Returns:
-        Content by cache name, compared with the checksum of the download.
+        Content by cache name, verified against the checksum of the download.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -35,16 +35,16 @@ def official_files(published: Published, wanted: list[File]) -> dict[str, bytes]
         for file in wanted:
             address = file.download or file.name
             digest = file.download_digest or file.digest
-            assert digest is not None, f"{file.name} has no official address"
+            assert digest is not None, f"{file.name} has no official URL"
             path = _download(published, address, digest, file.size, folder)
             blob = path.read_bytes()
-            # A file that is kept under another name than it is served is kept unzipped.
+            # A file that is stored under another name than it is served is stored decompressed.
             contents[file.name] = unpack(blob, path) if file.download else blob
         return contents
 
 
 def archive_members(path: Path, archive: Archive, files: list[File]) -> dict[str, bytes]:
-    """Read files out of a tar archive, without writing any to disk."""
+    """Read files from a tar archive, without writing them to disk."""
     contents = {}
     try:
         with tarfile.open(path) as tar, progress(f"{path.name}: unpacking", len(files)) as bar:
@@ -55,17 +55,17 @@ def archive_members(path: Path, archive: Archive, files: list[File]) -> dict[str
                 contents[file.name] = stream.read()
                 bar.update(1)
     except (tarfile.TarError, KeyError, OSError, EOFError) as error:
-        raise DataError(f"{path}: broken archive ({error}); download it again") from error
+        raise DataError(f"{path}: corrupt archive ({error}); download it again") from error
     return contents
 
 
 def _download(published: Published, name: str, digest: str, size: int, folder: Path) -> Path:
-    pooch = need("pooch", "download image sets")
+    pooch = need("pooch", "download datasets")
     pooch.get_logger().setLevel("ERROR")
     failures = []
     for address in published.addresses:
         with progress(name, size) as bar:
-            # Some servers would zip or unzip on the way, which changes the checksum.
+            # Some servers would compress or decompress, which changes the checksum.
             downloader = pooch.HTTPDownloader(
                 bar, CHUNK, timeout=TIMEOUT, headers={"Accept-Encoding": "identity"}
             )
@@ -78,7 +78,7 @@ def _download(published: Published, name: str, digest: str, size: int, folder: P
 
 
 def _why(error: Exception) -> str:
-    """Shorten what requests and pooch say to a few words."""
+    """A short reason for an error of requests or pooch."""
     import requests
 
     if isinstance(error, requests.Timeout):
@@ -88,5 +88,5 @@ def _why(error: Exception) -> str:
     if isinstance(error, requests.ConnectionError):
         return "no connection"
     if isinstance(error, ValueError) and "hash" in str(error).lower():
-        return "sent something else than the published file"
+        return "not the published file"
     return (str(error).splitlines() or [type(error).__name__])[0][:120]

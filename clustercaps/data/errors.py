@@ -1,19 +1,19 @@
-"""One exception for data that cannot be used, and one way to ask for an optional package."""
+"""The exception for unusable data, and imports of optional packages."""
 
 from importlib import import_module
 from typing import Any
 
 
 class DataError(ValueError):
-    """A file, folder or image set that cannot be used: what is wrong, what to do."""
+    """A file, folder or dataset that cannot be used: what is wrong, what to do."""
 
 
 def need(module: str, purpose: str) -> Any:
-    """Import an optional package, or say which extra brings it.
+    """Import an optional package; the error names the extra to install.
 
     Args:
         module: name of the module, such as `PIL.Image`.
-        purpose: what it is needed for; ends the sentence "... is needed to".
+        purpose: what it is needed for; completes "... is needed to".
     """
     try:
         return import_module(module)

@@ -1,4 +1,4 @@
-"""Bytes on disk: read with a reason when it fails, checked, written so that no half file stays."""
+"""Read, verify and write files, with clear errors."""
 
 import gzip
 import hashlib
@@ -11,45 +11,45 @@ from clustercaps.data.errors import DataError
 from clustercaps.utils.files import write_together
 
 Say = Callable[[str], None]
-"""Where sentences for the user go."""
+"""Called with messages for the user."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 
 
 def to_stderr(sentence: str) -> None:
-    """Tell the user, without touching what the program prints as its result."""
+    """Print a message to stderr."""
     print(sentence, file=sys.stderr)
 
 
 def reason(error: OSError) -> str:
-    """Say why the system refused, without the path, which the caller names."""
+    """The reason of an OS error, without the path, which the caller names."""
     return (error.strerror or str(error)).lower()
 
 
 def read_file(path: Path) -> bytes:
-    """Read a whole file as it is."""
+    """Read a file."""
     try:
         return path.read_bytes()
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({reason(error)})") from error
+        raise DataError(f"{path}: cannot read file ({reason(error)})") from error
 
 
 def unpack(blob: bytes, path: Path) -> bytes:
-    """Return the content of a file: unzipped if it is a gzip file, else as it is.
+    """Return the content of a file, decompressed if it is a gzip file.
 
     Args:
         blob: the bytes of the file.
-        path: its name, for the message; a name ending in .gz must be a gzip file.
+        path: its name, for error messages; a name ending in .gz must be a gzip file.
     """
     if blob[:64].lstrip().lower().startswith((b"<!doctype", b"<html", b"<?xml")):
         raise DataError(
-            f"{path}: is a web page, not data: the download got an error page; "
+            f"{path}: a web page, not data: the download returned an error page; "
             "delete it and download the file again"
         )
     if not blob.startswith(GZIP_MAGIC):
         if path.suffix == ".gz":
             raise DataError(
-                f"{path}: is not a gzip file (starts with {blob[:4].hex() or 'nothing'}, "
+                f"{path}: not a gzip file (starts with {blob[:4].hex() or 'nothing'}, "
                 "expected 1f8b); delete it and download the file again"
             )
         return blob
@@ -57,39 +57,39 @@ def unpack(blob: bytes, path: Path) -> bytes:
         return gzip.decompress(blob)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(
-            f"{path}: broken gzip file ({str(error).lower()}); delete it and download it again"
+            f"{path}: corrupt gzip file ({str(error).lower()}); delete it and download it again"
         ) from error
 
 
 def read_content(path: Path | str) -> bytes:
-    """Read a file, unzipped if it is a gzip file."""
+    """Read a file, decompressed if it is a gzip file."""
     path = Path(path)
     return unpack(read_file(path), path)
 
 
 def check_digest(blob: bytes, size: int, digest: str, path: Path | str) -> None:
-    """Refuse bytes that are not the published ones.
+    """Raise an error if the bytes are not the published ones.
 
     Args:
-        blob: what was read.
+        blob: the bytes.
         size: published number of bytes.
         digest: published checksum, `md5:...` or `sha256:...`.
-        path: where the bytes came from.
+        path: source of the bytes.
     """
     kind, expected = digest.split(":")
     got = hashlib.new(kind, blob, usedforsecurity=False).hexdigest()
     if len(blob) != size or got != expected:
         raise DataError(
             f"{path}: not the published file: expected {size:,} bytes with {kind} {expected}, "
-            f"got {len(blob):,} bytes with {kind} {got}; delete it and fetch it again"
+            f"got {len(blob):,} bytes with {kind} {got}; delete it and download it again"
         )
 
 
 def write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Write several files so that each appears whole, and none appears if one cannot be written.
+    """Write several files atomically; none appears if one of them cannot be written.
 
     Args:
-        folder: made if it does not exist.
+        folder: created if it does not exist.
         contents: file name -> bytes.
     """
     try:
@@ -97,6 +97,6 @@ def write_all(folder: Path, contents: Mapping[str, bytes]) -> None:
         write_together({folder / name: blob for name, blob in contents.items()})
     except OSError as error:
         raise DataError(
-            f"{folder}: cannot write here ({reason(error)}); free some space, or choose another "
-            "folder with the environment variable CLUSTERCAPS_DATA"
+            f"{folder}: cannot write to this folder ({reason(error)}); free disk space, or choose "
+            "another folder with the environment variable CLUSTERCAPS_DATA"
         ) from error

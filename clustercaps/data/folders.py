@@ -1,4 +1,4 @@
-"""Folders of class sub-folders, read image by image in worker processes: ImageNet and your own."""
+"""Folders of class subfolders, read image by image in worker processes: ImageNet and your own."""
 
 import os
 import random
@@ -23,20 +23,20 @@ SPLIT_FOLDERS = {"train": ("train",), "test": ("test", "val", "validation")}
 
 
 class FolderImages(Dataset[tuple[Tensor, int]]):
-    """Images in class sub-folders, resized, cropped and flipped while they are read.
+    """Images in class subfolders, resized, cropped and flipped while they are read.
 
-    Image i of epoch e is always the same for a seed, whatever the number of workers.
+    For a given seed, image i of epoch e is the same for any number of workers.
 
     Args:
-        folder: has one sub-folder per class.
-        class_names: label order; the sorted names of the sub-folders if not given.
-        resize: height and width every image is resized to.
-        crop: height and width of the part that is returned.
-        augment: random crop, and flip with probability one half; else the centre crop.
-        seed: of the random part.
+        folder: folder with one subfolder per class.
+        class_names: label order; the sorted names of the subfolders by default.
+        resize: height and width to which every image is resized.
+        crop: height and width of the crop.
+        augment: random crop, and flip with probability 1/2; otherwise the centre crop.
+        seed: seed of the random part.
 
     Attributes:
-        labels: class number of each image.
+        labels: class index of each image.
         class_names: names of the classes.
         num_classes: number of classes.
     """
@@ -51,7 +51,7 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         seed: int = 0,
     ) -> None:
         if not 1 <= crop <= resize:
-            raise ValueError(f"crop must lie between 1 and resize, got {crop} and {resize}")
+            raise ValueError(f"crop must be between 1 and resize, got {crop} and {resize}")
         need("PIL.Image", "read image files")
         self.folder = Path(folder)
         present = class_folders(self.folder)
@@ -71,10 +71,10 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
                 names += [os.fsencode(file) for file in files]
                 labels += [self.class_names.index(name)] * len(files)
                 bar.update(1)
-        # One array, not a list: workers would copy a list of a million strings as they touch it.
+        # One array, not a list: workers would copy a list of a million strings when they read it.
         self._names = np.array(names)
         self.labels = torch.tensor(labels)
-        # Shared memory, so that workers that outlive an epoch see the next one.
+        # Shared memory, so that persistent workers see the next epoch.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     @property
@@ -83,7 +83,7 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         return len(self.class_names)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the random numbers of an epoch, also in workers that already run."""
+        """Set the epoch for the random numbers, also in running workers."""
         self._epoch.fill_(epoch)
 
     def path(self, index: int) -> Path:
@@ -110,12 +110,12 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
 
 
 def read_image(path: Path, size: int) -> Tensor:
-    """Read an image file as uint8 [3, size, size], whatever its own size and colours."""
+    """Read an image file of any size and colour mode as uint8 [3, size, size]."""
     image_module = need("PIL.Image", "read image files")
     try:
         with image_module.open(path) as image:
             square = image.convert("RGB").resize((size, size), image_module.Resampling.BILINEAR)
-    # Pillow lets out whatever a decoder stumbles over: a dozen types for a broken file.
+    # Pillow raises many types of exceptions for a corrupt file.
     except Exception as error:
         raise DataError(f"{path}: not a readable image ({error})") from error
     return torch.from_numpy(np.array(square)).permute(2, 0, 1)
@@ -136,13 +136,13 @@ def open_folder(
             `folder:PATH`.
         split: `train` (random crop and flip), `test` (the folder `test`, `val` or `validation`;
             centre crop), or `all` (class folders directly under the path; centre crop).
-        data_dir: the folder that holds `train` and `val` of ImageNet.
-        resize: height and width every image is resized to; `size_before_crop(crop)` if not given.
-        crop: height and width that are returned.
-        seed: of the random crop and flip.
+        data_dir: the folder that contains `train` and `val` of ImageNet.
+        resize: height and width to which images are resized; `size_before_crop(crop)` by default.
+        crop: height and width of the crop.
+        seed: seed of the random crop and flip.
     """
     if not is_streamed(name):
-        raise KeyError(unknown("streamed set", name, [STREAMED, "folder:PATH"]))
+        raise KeyError(unknown("streamed dataset", name, [STREAMED, "folder:PATH"]))
     if split not in ("train", "test", "all"):
         raise ValueError(f"split must be 'train', 'test' or 'all', got {split!r}")
     root = Path(data_dir or data_folder() / STREAMED)
@@ -155,29 +155,29 @@ def open_folder(
 
 
 def size_before_crop(crop: int) -> int:
-    """The side that images are resized to before a crop: 256 for 224, as is usual, and in ratio."""
+    """The side to which images are resized before a crop: 256 for 224, and in proportion."""
     return round(crop * 256 / 224)
 
 
 def _split_folder(root: Path, split: str) -> tuple[Path, Path | None]:
-    """Folder of a split, and the training folder, which fixes the class numbers."""
+    """Folder of a split, and the training folder, which determines the class indices."""
     present = _folders_in(root)
     named = {key: [f for f in folders if f in present] for key, folders in SPLIT_FOLDERS.items()}
     if split == "all" or (split == "train" and not any(named.values())):
         return root, None
     if not named[split]:
         wanted = " or ".join(SPLIT_FOLDERS[split])
-        # Reading the class folders themselves here would test on the images trained on.
-        raise DataError(f"{root}: no sub-folder {wanted} for the {split} split")
+        # Reading the class folders themselves here would test on the training images.
+        raise DataError(f"{root}: no subfolder {wanted} for the {split} split")
     train = root / named["train"][0] if named["train"] else None
     return root / named[split][0], train
 
 
 def class_folders(folder: Path) -> tuple[str, ...]:
-    """Return the names of the class sub-folders, sorted."""
+    """Return the names of the class subfolders, sorted."""
     names = tuple(sorted(_folders_in(folder)))
     if not names:
-        raise DataError(f"{folder}: no class sub-folders; expected {folder / 'CLASS' / 'IMAGE'}")
+        raise DataError(f"{folder}: no class subfolders; expected {folder / 'CLASS' / 'IMAGE'}")
     return names
 
 
@@ -197,4 +197,4 @@ def _entries(folder: Path) -> list["os.DirEntry[str]"]:
         with os.scandir(folder) as entries:
             return [entry for entry in entries if not entry.name.startswith(".")]
     except OSError as error:
-        raise DataError(f"{folder}: cannot be read as a folder ({reason(error)})") from error
+        raise DataError(f"{folder}: cannot read folder ({reason(error)})") from error

@@ -1,7 +1,7 @@
 """Readers and writers of the official file formats, byte for byte.
 
-Readers take bytes (already unzipped) and the name to use in messages; they return numpy arrays
-that own nothing but those bytes. Every refusal is one line that starts with the name.
+Readers take bytes (already decompressed) and a name for error messages, and return numpy arrays
+that are views of these bytes. Every error is one line that starts with the name.
 """
 
 import struct
@@ -34,10 +34,10 @@ CIFAR_PIXELS = 3 * 32 * 32
 
 
 def _exact(data: bytes, start: int, size: int, name: Name) -> None:
-    """Refuse a file that is shorter or longer than its header says."""
+    """Raise an error if a file is shorter or longer than its header says."""
     expected = start + size
     if len(data) < expected:
-        raise DataError(f"{name}: truncated: {len(data):,} bytes, its header promises {expected:,}")
+        raise DataError(f"{name}: truncated: {len(data):,} bytes, its header says {expected:,}")
     if len(data) > expected:
         raise DataError(f"{name}: {len(data) - expected:,} bytes too many after the data")
 
@@ -47,7 +47,7 @@ def read_idx(data: bytes, name: Name, ndim: int) -> NDArray[np.uint8]:
 
     Args:
         data: content of the file.
-        name: for messages.
+        name: for error messages.
         ndim: expected number of dimensions: 3 for images, 1 for labels.
     """
     if len(data) < 4:
@@ -83,7 +83,7 @@ def read_cifar(data: bytes, name: Name) -> tuple[NDArray[np.uint8], NDArray[np.u
     record = 1 + CIFAR_PIXELS
     if len(data) == 0 or len(data) % record:
         raise DataError(
-            f"{name}: {len(data):,} bytes is not a whole number of {record}-byte CIFAR-10 records: "
+            f"{name}: {len(data):,} bytes is not a multiple of {record}-byte CIFAR-10 records: "
             "truncated, or another format"
         )
     rows = np.frombuffer(data, np.uint8).reshape(-1, record)
@@ -102,7 +102,7 @@ def write_cifar(pixels: NDArray[Any], labels: NDArray[Any]) -> bytes:
 
 
 def read_svhn(data: bytes, name: Name) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Read an SVHN cropped-digits MATLAB file; its label 10 stands for the digit 0.
+    """Read an SVHN cropped-digits MATLAB file; its label 10 means the digit 0.
 
     Returns:
         pixels [N, 3, 32, 32] and labels [N], 0 to 9.
@@ -110,7 +110,7 @@ def read_svhn(data: bytes, name: Name) -> tuple[NDArray[np.uint8], NDArray[np.ui
     loadmat = need("scipy.io", "read the MATLAB files of SVHN").loadmat
     try:
         content = loadmat(BytesIO(data), variable_names=["X", "y"])
-    # scipy lets out whatever its parser stumbles over: a dozen types for a broken file.
+    # scipy raises many types of exceptions for a corrupt file.
     except Exception as error:
         raise DataError(f"{name}: not a readable MATLAB file ({_first_line(error)})") from error
     missing = {"X", "y"} - content.keys()
@@ -136,7 +136,7 @@ def read_norb(data: bytes, name: Name, ndim: int, dtype: str) -> NDArray[Any]:
 
     Args:
         data: content of the file.
-        name: for messages.
+        name: for error messages.
         ndim: expected number of dimensions.
         dtype: expected element type, `uint8` or `int32`.
     """
@@ -150,7 +150,7 @@ def read_norb(data: bytes, name: Name, ndim: int, dtype: str) -> NDArray[Any]:
         raise DataError(f"{name}: element type {kind.name}, expected {dtype}: wrong NORB file?")
     if got != ndim:
         raise DataError(f"{name}: {got} dimensions, expected {ndim}: wrong NORB file?")
-    # Matrices of fewer than three dimensions still carry three sizes, the unused ones 1.
+    # Matrices with fewer than three dimensions still store three sizes; unused ones are 1.
     stored = max(3, ndim)
     start = 8 + 4 * stored
     if len(data) < start:
@@ -164,10 +164,10 @@ def write_norb(array: NDArray[Any]) -> bytes:
     """Write unsigned bytes or 32-bit integers as a NORB binary matrix."""
     magic = next((m for m, kind in NORB_TYPES.items() if kind == array.dtype), None)
     if magic is None:
-        raise ValueError(f"NORB matrices hold uint8 or int32, got {array.dtype}")
+        raise ValueError(f"NORB matrices must be uint8 or int32, got {array.dtype}")
     sizes = [*array.shape, 1, 1, 1][: max(3, array.ndim)]
     header = struct.pack(f"<{2 + len(sizes)}I", magic, array.ndim, *sizes)
-    # Half a gigabyte is copied once, not twice.
+    # Avoids a second copy of half a gigabyte.
     return b"".join((header, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data))
 
 

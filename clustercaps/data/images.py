@@ -1,4 +1,4 @@
-"""An image set held in memory."""
+"""A dataset in memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ class Images:
 
     Args:
         pixels: the images, 0 to 255.
-        labels: class number of each image.
-        meta: what else is known: `name`, `split`, `class_names`, `num_classes`, `source`; every
-            tensor in it (such as `azimuth` of smallNORB) has one row per image.
+        labels: class index of each image.
+        meta: metadata: `name`, `split`, `class_names`, `num_classes`, `source`; every tensor in it
+            (such as `azimuth` of smallNORB) has one row per image.
     """
 
     pixels: UInt8[Tensor, "images channels height width"]
@@ -34,10 +34,10 @@ class Images:
         return len(self.labels)
 
     def subset(self, indices: Tensor | Sequence[int] | slice) -> "Images":
-        """Return the chosen images, in the chosen order.
+        """Return the selected images, in this order.
 
         Args:
-            indices: image numbers, a slice, or a mask with one entry per image.
+            indices: image indices, a slice, or a mask with one entry per image.
         """
         chosen = indices if isinstance(indices, slice) else torch.as_tensor(indices)
         if isinstance(chosen, Tensor) and chosen.numel() == 0:

@@ -1,4 +1,4 @@
-"""What `clustercaps data list | get | check | show` do; the command line prints their results."""
+"""Implementation of `clustercaps data list | get | check | show`; each returns text to print."""
 
 from pathlib import Path
 
@@ -18,18 +18,18 @@ from clustercaps.utils.tables import text_table
 
 
 def list_sets() -> str:
-    """Return a table of the sets: images, shape, classes, where from, whether cached."""
+    """Return a table of the datasets: images, shape, classes, source, whether cached."""
     rows = []
     for known in SETS.values():
         shape = "x".join(str(n) for n in known.shape)
         counts = (f"{known.train:,}", f"{known.test:,}")
-        here = "embedded"
+        here = "built-in"
         if known.name in PUBLISHED or known.name in RENDERED:
             here = "yes" if cached(known.name) else "no"
         rows.append([known.name, *counts, shape, str(known.num_classes), here, _origin(known.name)])
     rows.append([STREAMED, "1,281,167", "50,000", "3x224x224", "1000", "-", "your own folder"])
-    rows.append(["folder:PATH", "-", "-", "3x224x224", "-", "-", "class sub-folders of PATH"])
-    header = ["name", "train", "test", "shape", "classes", "cached", "comes from"]
+    rows.append(["folder:PATH", "-", "-", "3x224x224", "-", "-", "class subfolders of PATH"])
+    header = ["name", "train", "test", "shape", "classes", "cached", "source"]
     return f"{text_table(header, rows)}\ncache: {data_folder()}"
 
 
@@ -38,19 +38,19 @@ def _origin(name: str) -> str:
         return "rendered on this machine"
     if name not in PUBLISHED:
         return "this package"
-    routes = ["official addresses"]
+    routes = ["official URLs"]
     if name in REGISTRIES:
         routes.append(REGISTRIES[name][0])
     return ", ".join(routes)
 
 
 def get(name: str, data_dir: Path | str | None = None, say: Say = to_stderr) -> str:
-    """Make a set ready for use, fetching what is missing; return one line on what is there.
+    """Make a dataset available, downloading what is missing; return a one-line summary.
 
     Args:
-        name: a set.
-        data_dir: folder to look in first; nothing is fetched if it holds the set.
-        say: told what is tried.
+        name: a dataset.
+        data_dir: folder to search first; nothing is downloaded if it contains the dataset.
+        say: called with messages about the sources that are tried.
     """
     if is_streamed(name):
         return check(name, data_dir, say)
@@ -58,17 +58,17 @@ def get(name: str, data_dir: Path | str | None = None, say: Say = to_stderr) -> 
     if (name in PUBLISHED or name in RENDERED) and data_dir is None:
         fetch_set(name, say)
     splits = [load(name, split, data_dir, say=say) for split in ("train", "test")]
-    made = "rendered, not photographs; " if name in RENDERED else ""
+    made = "rendered images; " if name in RENDERED else ""
     return f"{name}: {made}ready, {' and '.join(_counts(images) for images in splits)}"
 
 
 def check(name: str, data_dir: Path | str | None = None, say: Say = to_stderr) -> str:
-    """Verify a set that is already here, without fetching anything; return a report.
+    """Verify an available dataset, without downloading anything; return a report.
 
     Args:
-        name: a set, `imagenet` or `folder:PATH`.
-        data_dir: folder to look in before the cache.
-        say: told where files are read.
+        name: a dataset, `imagenet` or `folder:PATH`.
+        data_dir: folder to search before the cache.
+        say: called with messages about the source of the files.
     """
     if is_streamed(name):
         return _check_folder(name, data_dir)
@@ -76,7 +76,7 @@ def check(name: str, data_dir: Path | str | None = None, say: Say = to_stderr) -
     for split in ("train", "test"):
         images = load(name, split, data_dir, say=say, fetch=False)
         pixels = images.pixels.transpose(0, 1).flatten(1)
-        # By value, not by pixel: exact, and without a float copy of the whole set.
+        # From histograms: exact, and without a float copy of the dataset.
         histograms = [torch.bincount(channel, minlength=256).double() for channel in pixels]
         values = torch.arange(256, dtype=torch.float64) / 255
         means = [float((h * values).sum() / h.sum()) for h in histograms]
@@ -85,12 +85,13 @@ def check(name: str, data_dir: Path | str | None = None, say: Say = to_stderr) -
             for h, mean in zip(histograms, means, strict=True)
         ]
         lines.append(
-            f"{name} {_counts(images)}, mean {_numbers(means)}, deviation {_numbers(deviations)}"
+            f"{name} {_counts(images)}, mean {_numbers(means)}, standard deviation "
+            f"{_numbers(deviations)}"
         )
     if name in RENDERED:
-        lines.append(f"{name}: rendered, not photographs; sizes, counts and codes are right")
+        lines.append(f"{name}: rendered images; sizes, counts and codes are correct")
     else:
-        lines.append(f"{name}: all files are as published")
+        lines.append(f"{name}: all files match the published checksums")
     return "\n".join(lines)
 
 
@@ -101,16 +102,16 @@ def show(
     data_dir: Path | str | None = None,
     say: Say = to_stderr,
 ) -> str:
-    """Draw some images of every class of a set; return one line on what was written.
+    """Draw some images of every class of a dataset; return a one-line summary.
 
     Args:
-        name: a set that is loaded whole.
+        name: a dataset in memory.
         out: PNG file to write.
         split: `train` or `test`.
-        data_dir: folder to look in first.
-        say: told what is tried.
+        data_dir: folder to search first.
+        say: called with messages about the sources that are tried.
     """
-    # Figures need networks, and networks take a second to import.
+    # Imported here because of matplotlib.
     from clustercaps.data.sheet import contact_sheet
 
     images = load(name, split, data_dir, say=say)
@@ -124,7 +125,7 @@ def _check_folder(name: str, data_dir: Path | str | None) -> str:
         try:
             folder = open_folder(name, split, data_dir)
         except DataError as error:
-            # A folder without a test split is still a folder to train on.
+            # A folder without a test split can still be used for training.
             if split == "train":
                 raise
             lines.append(f"{split}: {error}")

@@ -1,7 +1,7 @@
-"""Rebuild the embedded subset from the full Fashion-MNIST: python -m clustercaps.data.make_mini.
+"""Rebuild the built-in subset from the full Fashion-MNIST: python -m clustercaps.data.make_mini.
 
-Needs the full set (fetched if it is not in the cache). The choice of images depends on nothing but
-their numbers, so every machine builds the same subset.
+Needs the full dataset (downloaded if it is not cached). The selection depends only on the indices
+of the images, so every machine builds the same subset.
 """
 
 import argparse
@@ -20,23 +20,23 @@ from clustercaps.data.mini import MINI_COUNTS, MINI_FILE, MINI_SHA256
 
 CLASSES = 10
 # Four bits of context suit bytes without alignment; filters that predict a pixel from its
-# neighbours (up, Paeth, median) were all larger.
+# neighbours (up, Paeth, median) all gave larger files.
 XZ = [{"id": lzma.FILTER_LZMA2, "preset": 9, "lc": 4, "lp": 0, "pb": 0}]
 
 
 def choose(labels: NDArray[np.int64], split: str, count: int) -> NDArray[np.int64]:
-    """Choose equally many images of each class, and let the classes take turns.
+    """Select the same number of images of each class, in alternating order.
 
     Args:
         labels: class of every image of the full split.
-        split: enters the choice, so that the splits are drawn differently.
-        count: how many images in all.
+        split: part of the hash, so that the splits are selected differently.
+        count: total number of images.
 
     Returns:
-        Image numbers [count].
+        Image indices [count].
     """
 
-    # A hash instead of a random generator: its order is the same in every version of everything.
+    # A hash instead of a random generator: it never changes between versions.
     def rank(index: int) -> bytes:
         return hashlib.sha256(f"fashion-mnist-mini {split} {index}".encode()).digest()
 
@@ -48,7 +48,7 @@ def choose(labels: NDArray[np.int64], split: str, count: int) -> NDArray[np.int6
 
 
 def payload(full: dict[str, Images]) -> bytes:
-    """Put the chosen images of both splits into the layout of the file, uncompressed."""
+    """The selected images of both splits in the layout of the file, uncompressed."""
     parts = []
     for split, count in MINI_COUNTS.items():
         labels = full[split].labels.numpy()
@@ -59,7 +59,7 @@ def payload(full: dict[str, Images]) -> bytes:
 
 def main(arguments: list[str] | None = None) -> int:
     """Write the file and compare it with the checksum in the code."""
-    parser = argparse.ArgumentParser(description="Rebuild the embedded Fashion-MNIST subset.")
+    parser = argparse.ArgumentParser(description="Rebuild the built-in Fashion-MNIST subset.")
     parser.add_argument("--data-dir", help="folder with the official Fashion-MNIST files")
     parser.add_argument("--out", type=Path, default=MINI_FILE, help="file to write")
     options = parser.parse_args(arguments)
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     write_all(options.out.parent, {options.out.name: packed})
     to_stderr(f"{options.out}: {len(packed):,} bytes, sha256 of the content {digest}")
     if digest != MINI_SHA256:
-        to_stderr(f"this is not the subset of this version, {MINI_SHA256}")
+        to_stderr(f"this differs from the subset of this version, {MINI_SHA256}")
         return 1
     return 0
 

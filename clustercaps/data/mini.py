@@ -1,8 +1,8 @@
-"""The embedded subset of Fashion-MNIST: real images without a download.
+"""The built-in subset of Fashion-MNIST: real images without a download.
 
 The file is the xz-compressed concatenation of training pixels, training labels, test pixels and
-test labels, one byte each. Images go round the classes (0, 1, ..., 9, 0, ...), so that every run
-of ten is balanced.
+test labels, one byte each. Classes alternate (0, 1, ..., 9, 0, ...), so every ten consecutive
+images are balanced.
 """
 
 import hashlib
@@ -25,9 +25,11 @@ def read_mini(split: str) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     try:
         payload = lzma.decompress(MINI_FILE.read_bytes())
     except (OSError, lzma.LZMAError) as error:
-        raise DataError(f"{MINI_FILE}: cannot be read ({error}); reinstall clustercaps") from error
+        raise DataError(
+            f"{MINI_FILE}: cannot read file ({error}); reinstall clustercaps"
+        ) from error
     if hashlib.sha256(payload).hexdigest() != MINI_SHA256:
-        raise DataError(f"{MINI_FILE}: not the file of this version; reinstall clustercaps")
+        raise DataError(f"{MINI_FILE}: wrong checksum for this version; reinstall clustercaps")
     train = MINI_COUNTS["train"]
     start = 0 if split == "train" else train * (_PIXELS + 1)
     count = MINI_COUNTS[split]

@@ -1,4 +1,4 @@
-"""The official files of each set: names, sizes, checksums, addresses."""
+"""The official files of each dataset: names, sizes, checksums, URLs."""
 
 from dataclasses import dataclass
 from math import prod
@@ -13,11 +13,11 @@ class File:
         size: published number of bytes.
         digest: published checksum, `md5:...` or `sha256:...`; None for a file that is not
             published but rendered.
-        aliases: other names under which users have it; those ending in .gz hold it zipped.
-        download: name at the official addresses, if it differs.
+        aliases: other common names; those ending in .gz are compressed.
+        download: name at the official URLs, if it differs.
         download_digest: checksum of that download.
-        unpacked: name of the unzipped file, for files whose published checksum is that of the
-            zipped one; nothing is published for the unzipped bytes.
+        unpacked: name of the decompressed file, for files whose published checksum is that of the
+            compressed one; nothing is published for the decompressed bytes.
     """
 
     name: str
@@ -30,13 +30,13 @@ class File:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every name under which the file may lie in a folder, best first."""
+        """Every possible name of the file in a folder, preferred first."""
         return (self.name, *self.aliases, *([self.unpacked] if self.unpacked else []))
 
 
 @dataclass(frozen=True)
 class Archive:
-    """An official archive that holds all files of a set."""
+    """An official archive with all files of a dataset."""
 
     name: str
     size: int
@@ -46,14 +46,14 @@ class Archive:
 
 @dataclass(frozen=True)
 class Published:
-    """Everything published of one set.
+    """All published files of a dataset.
 
     Args:
         train: files of the training split.
         test: files of the test split.
-        folders: sub-folders of a data folder in which the files usually lie.
-        addresses: official addresses, each ending in a slash.
-        archive: the archive found at the addresses, if it is not single files.
+        folders: usual subfolders of a data folder.
+        addresses: official URLs, each ending in a slash.
+        archive: the archive at these URLs, if the files are not separate.
     """
 
     train: tuple[File, ...]
@@ -73,7 +73,7 @@ class Published:
 
 
 def _idx(name: str, size: int, md5: str, zipped_md5: str) -> File:
-    # Some collections write a dot where the official name has a dash.
+    # Some collections have a dot where the official name has a dash.
     dotted = name.replace("-idx", ".idx")
     aliases = (f"{name}.gz", dotted, f"{dotted}.gz")
     return File(name, size, f"md5:{md5}", aliases, f"{name}.gz", f"md5:{zipped_md5}")
@@ -248,7 +248,7 @@ SMALLNORB = Published(
 
 
 def _rendered(name: str, sizes: tuple[int, ...], item: int) -> File:
-    # The number is that of the renderer: a change of its pictures makes other files.
+    # The number is the version of the renderer, which changes when its images change.
     header = 8 + 4 * max(3, len(sizes))
     return File(f"rendered-norb-1-5x{name}.mat", header + prod(sizes) * item, None)
 
@@ -275,10 +275,10 @@ PUBLISHED = {
     "svhn": SVHN,
     "smallnorb": SMALLNORB,
 }
-# Sets that this package makes itself, on the user's machine.
+# Datasets that this package renders on the user's machine.
 RENDERED = {"rendered-norb": RENDERED_NORB}
 
 
 def files_of(name: str) -> Published:
-    """The files of a set, published or rendered."""
+    """The files of a dataset, published or rendered."""
     return RENDERED[name] if name in RENDERED else PUBLISHED[name]

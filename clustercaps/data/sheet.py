@@ -1,4 +1,4 @@
-"""A contact sheet of a set: one row for each class, so that people see what networks see."""
+"""A contact sheet of a dataset: one row per class."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +14,14 @@ from clustercaps.utils.plotting import new_figure, save
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# How many columns of a stereo set show each thing; the other things stay as they are.
+# Number of columns of a stereo dataset that vary each property; the others are fixed.
 COLUMNS = {"azimuth": 6, "elevation": 3, "lighting": 3, "instance": 3}
-TITLES = {"azimuth": "azimuth", "elevation": "elevation", "lighting": "lighting", "instance": "toy"}
+TITLES = {
+    "azimuth": "azimuth",
+    "elevation": "elevation",
+    "lighting": "lighting",
+    "instance": "object",
+}
 PLAIN_COLUMNS = 14
 
 
@@ -25,10 +30,10 @@ class Group:
     """Columns of the sheet that belong together.
 
     Args:
-        title: what changes from column to column.
+        title: the property that varies between columns.
         labels: one below each column.
-        numbers: of the images to show; one row for each class.
-        channel: which channel to show, or None for the colours.
+        numbers: indices of the images to show; one row per class.
+        channel: the channel to show, or None for colour images.
     """
 
     title: str
@@ -38,12 +43,12 @@ class Group:
 
 
 def contact_sheet(images: Images, path: Path) -> Path:
-    """Draw some images of every class of a set.
+    """Draw some images of every class of a dataset.
 
     Args:
         images: a split. If its viewpoints are known, groups of columns vary one of azimuth,
-            elevation, lighting, camera and toy.
-        path: where the PNG goes.
+            elevation, lighting, camera and object.
+        path: path of the PNG.
     """
     groups = _viewpoint_groups(images) if "azimuth" in images.meta else [_plain_group(images)]
     names = images.meta["class_names"]
@@ -90,7 +95,7 @@ def _plain_group(images: Images) -> Group:
 def _viewpoint_groups(images: Images) -> list[Group]:
     codes = {key: sorted(set(images.meta[key].tolist())) for key in COLUMNS}
     usual = {key: values[min(1, len(values) - 1)] for key, values in codes.items()}
-    # From half in front of it a toy shows most of itself.
+    # Oblique front views show most of an object.
     usual["azimuth"] = 4 if 4 in codes["azimuth"] else codes["azimuth"][0]
     groups = []
     for key, count in COLUMNS.items():
@@ -103,16 +108,16 @@ def _viewpoint_groups(images: Images) -> list[Group]:
 
 
 def _spread(values: list[int], count: int) -> list[int]:
-    """At most that many of the values, at even distances, the first among them."""
+    """At most `count` of the values, evenly spaced, including the first."""
     count = min(count, len(values))
-    # Azimuths go round: the last one is beside the first.
+    # Azimuths are periodic: the last one is next to the first.
     last = len(values) if len(values) % count == 0 and count > 3 else len(values) - 1
     steps = count if last == len(values) else max(1, count - 1)
     return [values[round(number * last / steps)] for number in range(count)]
 
 
 def _find(images: Images, wanted: list[dict[str, int]]) -> list[list[int]]:
-    """Number of the image with the wanted codes, for each class and each wish."""
+    """Index of the image with the wanted codes, for each class and each entry of `wanted`."""
     table = torch.stack([images.meta[key] for key in COLUMNS], dim=1)
     rows = []
     for label in range(images.meta["num_classes"]):

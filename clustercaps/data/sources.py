@@ -1,7 +1,7 @@
-"""Where files come from: a given folder, the cache, official addresses, package registries.
+"""Sources of files: a given folder, the cache, official URLs, package registries.
 
-Whatever the source, content is verified before use, and nothing reaches the cache unverified. One
-set comes from nowhere: it is rendered into the cache.
+Whatever the source, content is verified before use, and only verified files enter the cache. One
+dataset has no source: it is rendered into the cache.
 """
 
 import os
@@ -28,7 +28,7 @@ from clustercaps.utils.files import data_folder
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds, unzipped, and its path for messages."""
+    """The decompressed content of a file, and its path for messages."""
 
     data: bytes
     path: Path
@@ -45,12 +45,12 @@ def obtain(
     """Return the files of one split, in their published order, and where they came from.
 
     Args:
-        name: a set that has files.
+        name: a dataset with files.
         split: `train` or `test`.
-        data_dir: folder to look in first.
+        data_dir: folder to search first.
         verify: compare with the published checksums.
-        say: told which source is used.
-        fetch: if neither folder nor cache has the files, get them.
+        say: called with messages about the source.
+        fetch: download the files if neither folder nor cache has them.
     """
     published = files_of(name)
     files = published.split(split)
@@ -62,27 +62,29 @@ def obtain(
             source = str(found[0].path.parent)
             say(f"{name}: reading {split} images from {source}")
             return found, source
-        tried.append(f"{folder}: holds none of the files")
+        tried.append(f"{folder}: contains none of the files")
         say(f"{name}: none of its {split} files in {folder}")
     cache = data_folder() / name
     if _missing(cache, files):
-        tried.append(f"cache {cache}: not there")
+        tried.append(f"cache {cache}: missing")
         if not fetch:
-            raise DataError(f"{name}: not found ({'; '.join(tried)}); get it first")
+            raise DataError(
+                f"{name}: not found ({'; '.join(tried)}); run `clustercaps data get {name}`"
+            )
         fetch_set(name, say, tried)
     say(f"{name}: reading {split} images from the cache, {cache}")
     return [_read(path, file, verify, say) for file, path in _paths(cache, files)], str(cache)
 
 
 def fetch_set(name: str, say: Say, tried: Iterable[str] = ()) -> None:
-    """Bring every missing file of a set into the cache, from the first route that works.
+    """Download every missing file of a dataset into the cache, from the first source that works.
 
-    A rendered set is rendered instead, each split that lacks a file.
+    Of a rendered dataset, each split with a missing file is rendered instead.
 
     Args:
-        name: a set that has files.
-        say: told what is tried and what failed.
-        tried: what was tried before, for the message if every route fails.
+        name: a dataset with files.
+        say: called with messages about the sources that are tried.
+        tried: what was tried before, for the error if every source fails.
     """
     published, cache = files_of(name), data_folder() / name
     missing = _missing(cache, published.files)
@@ -103,19 +105,19 @@ def fetch_set(name: str, say: Say, tried: Iterable[str] = ()) -> None:
                 if file.name not in contents:
                     raise DataError(f"{file.name} is not in it")
                 _verify(contents[file.name], file, file.name)
-        # OSError: no room for temporary files, say; the next route may need less.
+        # OSError: for example no space for temporary files; the next source may need less.
         except (DataError, OSError) as error:
             failures.append(f"{where}: {error}")
             say(f"{name}: {where}: {error}")
             continue
         write_all(cache, {file.name: contents[file.name] for file in missing})
-        say(f"{name}: fetched from {where}, verified, kept in {cache}")
+        say(f"{name}: downloaded from {where}, verified, cached in {cache}")
         return
     raise DataError(_nothing_worked(name, published, missing, cache, failures))
 
 
 def cached(name: str) -> bool:
-    """Whether every file of a set lies in the cache (unverified)."""
+    """Whether every file of a dataset is in the cache (unverified)."""
     try:
         return not _missing(data_folder() / name, files_of(name).files)
     except DataError:
@@ -125,7 +127,7 @@ def cached(name: str) -> bool:
 def _routes(
     name: str, published: Published, missing: list[File]
 ) -> Iterator[tuple[str, Callable[[], dict[str, bytes]]]]:
-    yield "official addresses", lambda: official_files(published, missing)
+    yield "official URLs", lambda: official_files(published, missing)
     if name in REGISTRIES:
         yield REGISTRIES[name]
 
@@ -133,27 +135,27 @@ def _routes(
 def _nothing_worked(
     name: str, published: Published, missing: list[File], cache: Path, failures: list[str]
 ) -> str:
-    lines = [f"{name}: not found, and it could not be fetched. Tried:"]
+    lines = [f"{name}: not found, and it could not be downloaded. Tried:"]
     lines += [f"  {failure}" for failure in failures]
-    lines.append(f"Put these files into {cache}, or into any folder given as the data folder:")
+    lines.append(f"Put these files into {cache}, or into a folder passed as --data-dir:")
     lines += [f"  {file.download or file.name}" for file in missing]
     if published.archive:
-        lines.append(f"  (or {published.archive.name} into the data folder)")
+        lines.append(f"  (or {published.archive.name} into the --data-dir folder)")
     return "\n".join(lines)
 
 
 def _listing(folder: Path) -> set[str]:
-    """Names in a folder; none if there is no such folder."""
+    """Names in a folder; empty if the folder does not exist."""
     try:
         return set(os.listdir(folder))
     except (FileNotFoundError, NotADirectoryError):
         return set()
     except OSError as error:
-        raise DataError(f"{folder}: cannot be read ({reason(error)})") from error
+        raise DataError(f"{folder}: cannot read folder ({reason(error)})") from error
 
 
 def _paths(folder: Path, files: Iterable[File]) -> list[tuple[File, Path]]:
-    """Pair each file that lies in a folder with its path there."""
+    """Pair each file that is in a folder with its path there."""
     present = _listing(folder)
     found = ((f, next((n for n in f.names if n in present), None)) for f in files)
     return [(file, folder / name) for file, name in found if name]
@@ -168,20 +170,20 @@ def _missing(folder: Path, files: Iterable[File]) -> list[File]:
 def _in_data_dir(
     root: Path, published: Published, files: tuple[File, ...], verify: bool, say: Say
 ) -> list[Content]:
-    """Read the files from the first usual sub-folder that has them; empty if none has."""
+    """Read the files from the first usual subfolder that has them; empty if none has."""
     try:
         os.listdir(root)
     except OSError as error:
-        raise DataError(f"{root}: the data folder cannot be read ({reason(error)})") from error
+        raise DataError(f"{root}: cannot read the data folder ({reason(error)})") from error
     folders = [root / sub for sub in published.folders]
-    # The data folder may be the folder of one set, or the parent of several.
+    # The data folder may be the folder of one dataset, or the parent of several.
     for folder in folders:
         found = _paths(folder, files)
         if not found:
             continue
         lacking = ", ".join(f.name for f in files if f not in [file for file, _ in found])
         if lacking:
-            raise DataError(f"{folder}: incomplete: {lacking} missing beside {found[0][1].name}")
+            raise DataError(f"{folder}: incomplete: {lacking} missing next to {found[0][1].name}")
         return [_read(path, file, verify, say) for file, path in found]
     archive = published.archive
     if archive:
@@ -199,7 +201,7 @@ def _read(path: Path, file: File, verify: bool, say: Say) -> Content:
     elif verify and blob.startswith(GZIP_MAGIC):
         _verify(blob, file, path)
     elif verify:
-        say(f"{path.name}: a checksum is published for the .gz only; shape and counts are checked")
+        say(f"{path.name}: only the .gz has a published checksum; shape and counts are checked")
     return Content(content, path)
 
 
@@ -208,7 +210,8 @@ def _verify(blob: bytes, file: File, path: Path | str) -> None:
         check_digest(blob, file.size, file.digest, path)
     elif len(blob) != file.size:
         raise DataError(
-            f"{path}: {len(blob):,} bytes, expected {file.size:,}; delete it, and get the set again"
+            f"{path}: {len(blob):,} bytes, expected {file.size:,}; delete it, and get the dataset "
+            "again"
         )
 
 

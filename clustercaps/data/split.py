@@ -1,4 +1,4 @@
-"""Ways to divide a set: the validation fifth, familiar and novel viewpoints."""
+"""Splits of a dataset: training and validation, familiar and novel viewpoints."""
 
 import torch
 from jaxtyping import Bool, Int64
@@ -17,14 +17,14 @@ def validation_split(
 
     Args:
         labels: classes of the training images.
-        fraction: part of each class to hold out, rounded to whole images.
+        fraction: fraction of each class to hold out, rounded to whole images.
         seed: the same seed always holds out the same images.
 
     Returns:
-        Numbers of the images to train on and of those held out, both in ascending order.
+        Indices of the training images and of the held-out images, both in ascending order.
     """
     if not 0 < fraction < 1:
-        raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
+        raise ValueError(f"fraction must be between 0 and 1, got {fraction}")
     generator = torch.Generator().manual_seed(seed)
     held_out = torch.zeros(len(labels), dtype=torch.bool)
     for label in labels.unique().tolist():
@@ -37,10 +37,10 @@ def validation_split(
 def viewpoint_split(
     images: Images, kind: str = "azimuth"
 ) -> tuple[Bool[Tensor, "images"], Bool[Tensor, "images"]]:
-    """Tell familiar from novel viewpoints of smallNORB or of its rendered likeness.
+    """Split smallNORB or `rendered-norb` into familiar and novel viewpoints.
 
-    The paper trains on the familiar images of the training split, matches networks on the familiar
-    images of the test split, and reports the novel images of the test split.
+    The paper trains on the familiar images of the training set, matches networks on the familiar
+    images of the test set, and reports the error on the novel images of the test set.
 
     Args:
         images: a split of `smallnorb` or `rendered-norb`.
@@ -52,9 +52,7 @@ def viewpoint_split(
     if kind not in FAMILIAR:
         raise ValueError(f"kind must be 'azimuth' or 'elevation', got {kind!r}")
     if kind not in images.meta:
-        name = images.meta.get("name", "this set")
-        raise ValueError(
-            f"{name} has no {kind}; viewpoints are known for smallnorb and rendered-norb only"
-        )
+        name = images.meta.get("name", "this dataset")
+        raise ValueError(f"{name} has no {kind}; use smallnorb or rendered-norb")
     familiar = torch.isin(images.meta[kind], torch.tensor(FAMILIAR[kind]))
     return familiar, ~familiar

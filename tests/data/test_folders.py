@@ -106,7 +106,7 @@ def test_workers_do_not_change_the_images(root):
 
 def test_imagenet_is_looked_for_in_the_given_folder_or_the_cache(root, cache):
     assert len(small("imagenet", data_dir=root)) == 5
-    with pytest.raises(DataError, match=r"imagenet: cannot be read as a folder .no such file"):
+    with pytest.raises(DataError, match=r"imagenet: cannot read folder .no such file"):
         small("imagenet")
     cache.mkdir()
     (cache / "imagenet").symlink_to(root)
@@ -118,7 +118,7 @@ def test_class_folders_directly(root):
     everything = small(f"folder:{root / 'train'}", "all")
     assert torch.equal(everything[0][0], everything[0][0])
     assert not everything.augment
-    with pytest.raises(DataError, match="no sub-folder test or val or validation"):
+    with pytest.raises(DataError, match="no subfolder test or val or validation"):
         small(f"folder:{root / 'train'}", "test")
 
 
@@ -136,15 +136,15 @@ def test_refusals(root, tmp_path, monkeypatch):
     with pytest.raises(DataError, match="empty: no images"):
         small(f"folder:{root}")
     (tmp_path / "bare").mkdir()
-    with pytest.raises(DataError, match="bare: no class sub-folders"):
+    with pytest.raises(DataError, match="bare: no class subfolders"):
         small(f"folder:{tmp_path / 'bare'}")
-    with pytest.raises(DataError, match=r"cannot be read as a folder .no such file"):
+    with pytest.raises(DataError, match=r"cannot read folder .no such file"):
         small(f"folder:{tmp_path / 'nowhere'}")
     with pytest.raises(KeyError, match="did you mean 'imagenet'"):
         small("image-net")
     with pytest.raises(ValueError, match="split must be"):
         small(f"folder:{root}", "val")
-    with pytest.raises(ValueError, match="crop must lie between 1 and resize, got 20 and 10"):
+    with pytest.raises(ValueError, match="crop must be between 1 and resize, got 20 and 10"):
         FolderImages(root / "val", resize=10, crop=20)
 
     def forbidden(path):

@@ -88,7 +88,7 @@ IDX = write_idx(np.zeros((2, 3, 3), np.uint8))
     [
         (b"", "truncated: 0 bytes"),
         (IDX[:10], "truncated: 10 bytes"),
-        (IDX[:-1], "truncated: 33 bytes, its header promises 34"),
+        (IDX[:-1], "truncated: 33 bytes, its header says 34"),
         (IDX + b"xy", "2 bytes too many"),
         (b"\x01" + IDX[1:], "not an IDX file: starts with 01000803"),
         (IDX[:2] + b"\x07" + IDX[3:], "not an IDX file"),
@@ -110,7 +110,7 @@ NORB = write_norb(np.zeros((2, 4), np.int32))
     [
         (b"abc", "truncated: 3 bytes"),
         (NORB[:12], "truncated: 12 bytes"),
-        (NORB[:-4], "truncated: 48 bytes, its header promises 52"),
+        (NORB[:-4], "truncated: 48 bytes, its header says 52"),
         (NORB + b"\0", "1 bytes too many"),
         (b"\x00" + NORB[1:], "not a NORB matrix"),
         (write_norb(np.zeros((2, 4), np.uint8)), "element type uint8, expected int32"),
@@ -188,10 +188,10 @@ def zipped(content):
         (b"<HTML>", "web page"),
         (b"", "not a gzip file (starts with nothing"),
         (b"plain", "not a gzip file (starts with 706c6169"),
-        (zipped(IDX)[:-9], "broken gzip"),
-        (zipped(IDX)[:-8] + bytes(8), "broken gzip"),
-        (zipped(IDX) + b"rubbish", "broken gzip"),
-        (zipped(bytes(1000))[:12] + b"\xff" * 8, "broken gzip"),
+        (zipped(IDX)[:-9], "corrupt gzip"),
+        (zipped(IDX)[:-8] + bytes(8), "corrupt gzip"),
+        (zipped(IDX) + b"rubbish", "corrupt gzip"),
+        (zipped(bytes(1000))[:12] + b"\xff" * 8, "corrupt gzip"),
     ],
 )
 def test_gzip_refusals(tmp_path, blob, words):

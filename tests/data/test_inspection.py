@@ -20,7 +20,7 @@ def test_list_names_every_set_and_what_is_cached(cache):
 
     assert {line.split()[0] for line in list_sets().splitlines()} >= {*SETS, "imagenet"}
     assert str(cache) in list_sets()
-    assert cached("fashion-mnist-mini") == "embedded"
+    assert cached("fashion-mnist-mini") == "built-in"
     assert cached("svhn") == "no"
     (cache / "svhn").mkdir(parents=True)
     (cache / "svhn" / "train_32x32.mat").touch()
@@ -35,15 +35,15 @@ def test_check_reports_counts_and_statistics():
     mean, std = pixels.mean(), pixels.std(correction=0)
     assert report[0] == (
         "fashion-mnist-mini 10,000 train images, 1,000 per class, "
-        f"mean {mean:.4f}, deviation {std:.4f}"
+        f"mean {mean:.4f}, standard deviation {std:.4f}"
     )
-    assert report[-1] == "fashion-mnist-mini: all files are as published"
+    assert report[-1] == "fashion-mnist-mini: all files match the published checksums"
 
 
 def test_check_fetches_nothing_and_get_says_what_is_missing(cache):
-    with pytest.raises(DataError, match=r"svhn: not found .*get it first"):
+    with pytest.raises(DataError, match=r"svhn: not found .*data get svhn"):
         check("svhn", say=quiet)
-    with pytest.raises(DataError, match="could not be fetched") as caught:
+    with pytest.raises(DataError, match="could not be downloaded") as caught:
         get("svhn", say=quiet)
     assert "test_32x32.mat" in str(caught.value)
     assert not cache.exists()
@@ -72,7 +72,7 @@ def test_check_of_a_folder(tmp_path):
     lines = check(f"folder:{tmp_path}").splitlines()
     assert lines[0].endswith(f"train: 3 images, 2 classes of 1 to 2 in {tmp_path}")
     assert lines[1].startswith("test: ")
-    assert "no sub-folder test" in lines[1]
+    assert "no subfolder test" in lines[1]
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])

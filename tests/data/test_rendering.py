@@ -220,7 +220,7 @@ def test_processes_end_with_the_work(monkeypatch):
     # As if interrupted half-way.
     blocks.close()
     assert [process.poll() is not None for process in started] == [True]
-    with pytest.raises(DataError, match="a rendering process ended early"):
+    with pytest.raises(DataError, match="a rendering process failed"):
         list(crew.render_jobs([job | {"category": 7}], 1))
 
 
@@ -229,7 +229,7 @@ def test_the_plan_is_that_of_smallnorb():
         assert np.prod(FULL.shape(split)) == SETS[NAME].count(split) == 24_300
     assert sorted(FULL.train + FULL.test) == list(range(10))
     assert [builder.__name__ for builder in BUILDERS] == list(SETS[NAME].class_names)
-    with pytest.raises(ValueError, match=r"toys \[1\] are in the training and in the test split"):
+    with pytest.raises(ValueError, match=r"objects \[1\] are in both the training and the test"):
         Plan(train=(1, 2), test=(1,))
     same = ("class_names", "shape", "stereo", "mean", "std")
     assert all(getattr(SETS[NAME], key) == getattr(SETS["smallnorb"], key) for key in same)
@@ -243,7 +243,7 @@ def test_rendered_into_the_cache_and_loaded(monkeypatch, cache):
     tiny(monkeypatch, SMALL)
     said: list[str] = []
     images = load(NAME, "test", verify=False, say=said.append)
-    assert any("not the photographs of smallNORB" in line for line in said)
+    assert any("synthetic images, not smallNORB" in line for line in said)
     assert len(images) == 40
     assert images.labels.tolist() == [0, 1, 2, 3, 4] * 8
     codes = {k: sorted(set(images.meta[k].tolist())) for k in ("elevation", "azimuth", "lighting")}
@@ -307,12 +307,10 @@ def test_get_and_check_say_that_it_is_rendered(monkeypatch, cache, tmp_path):
     )
     monkeypatch.setattr("clustercaps.data.datasets._check", lambda *_: None)
     assert get(NAME, say=quiet) == (
-        "rendered-norb: rendered, not photographs; ready, 5 train images, 1 per class "
+        "rendered-norb: rendered images; ready, 5 train images, 1 per class "
         "and 5 test images, 1 per class"
     )
-    assert check(NAME, say=quiet).endswith(
-        "rendered, not photographs; sizes, counts and codes are right"
-    )
+    assert check(NAME, say=quiet).endswith("rendered images; sizes, counts and codes are correct")
     assert main(["data", "show", NAME, "--out", str(tmp_path / "sheet.png")]) == 0
     assert (tmp_path / "sheet.png").read_bytes().startswith(b"\x89PNG")
 

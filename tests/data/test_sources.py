@@ -95,7 +95,7 @@ def test_a_registry_fills_the_cache_with_both_splits(toy, cache, monkeypatch):
     said: list[str] = []
     read(said=said)
     assert tree(cache) == {f"toy/{name}": blob for name, blob in CONTENT.items()}
-    assert f"toy: fetched from a toy shop, verified, kept in {cache / 'toy'}" in said
+    assert f"toy: downloaded from a toy shop, verified, cached in {cache / 'toy'}" in said
     route(monkeypatch, lambda: pytest.fail("asked again"))
     assert read(split="test")[0] == [CONTENT["c.bin"]]
 
@@ -177,9 +177,9 @@ def test_one_message_when_nothing_works(toy, cache, monkeypatch, tmp_path):
     with pytest.raises(DataError) as caught:
         read(tmp_path)
     lines = str(caught.value).splitlines()
-    assert lines[0] == "toy: not found, and it could not be fetched. Tried:"
-    assert f"  {tmp_path}: holds none of the files" in lines
-    assert f"  cache {cache / 'toy'}: not there" in lines
+    assert lines[0] == "toy: not found, and it could not be downloaded. Tried:"
+    assert f"  {tmp_path}: contains none of the files" in lines
+    assert f"  cache {cache / 'toy'}: missing" in lines
     assert "  a toy shop: closed on Sundays" in lines
     assert lines[-3:] == ["  a.bin", "  b.bin", "  c.bin"]
     assert str(cache / "toy") in lines[-4]
@@ -187,23 +187,23 @@ def test_one_message_when_nothing_works(toy, cache, monkeypatch, tmp_path):
 
 def test_without_fetching_nothing_is_tried(toy, monkeypatch):
     route(monkeypatch, lambda: pytest.fail("asked the shop"))
-    with pytest.raises(DataError, match=r"toy: not found .*get it first"):
+    with pytest.raises(DataError, match=r"toy: not found .*data get toy"):
         read(fetch=False)
 
 
 def test_unusable_folders(toy, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for name, words in (("nothing", "no such file"), ("file", "not a directory")):
-        with pytest.raises(DataError, match=f"{name}: the data folder cannot be read .*{words}"):
+        with pytest.raises(DataError, match=f"{name}: cannot read the data folder .*{words}"):
             read(tmp_path / name)
 
     def forbidden(path):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(os, "listdir", forbidden)
-    with pytest.raises(DataError, match=r"cannot be read .permission denied"):
+    with pytest.raises(DataError, match=r"cannot read the data folder .permission denied"):
         read(tmp_path)
-    with pytest.raises(DataError, match=r"toy: cannot be read .permission denied"):
+    with pytest.raises(DataError, match=r"toy: cannot read folder .permission denied"):
         read()
 
 
@@ -247,7 +247,7 @@ def test_the_second_address_is_asked_when_the_first_fails(server):
     published = Published((file,), (), ("",), addresses)
     assert official.official_files(published, [file]) == {"x": b"hello"}
     bad = dataclasses.replace(published, addresses=addresses[:2])
-    with pytest.raises(DataError, match=r"HTTP status 404.*something else than the published"):
+    with pytest.raises(DataError, match=r"HTTP status 404.*not the published"):
         official.official_files(bad, [file])
 
 
@@ -273,5 +273,5 @@ def test_official_archive(server):
     published = Published(tuple(toys), (), ("",), (address,), archive)
     assert official.official_files(published, toys) == CONTENT
     lost = [*toys, File("d.bin", 1, digest(b"d"))]
-    with pytest.raises(DataError, match="broken archive"):
+    with pytest.raises(DataError, match="corrupt archive"):
         official.official_files(published, lost)

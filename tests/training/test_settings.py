@@ -120,7 +120,7 @@ def test_what_was_not_published_is_said(
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(KeyError, match="unknown model"):
         resolve("m99", "mnist")
-    with pytest.raises(KeyError, match="unknown image set"):
+    with pytest.raises(KeyError, match="unknown dataset"):
         resolve("m1", "minst")
     with pytest.raises(ValueError, match="unknown recipe"):
         resolve("m1", "mnist", "slow")

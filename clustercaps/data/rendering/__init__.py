@@ -1,9 +1,8 @@
-"""`rendered-norb`: rendered toys in the files and views of smallNORB, for novel viewpoints.
+"""`rendered-norb`: rendered objects in the file format and views of smallNORB.
 
-In the order of reading: `solids` (what can be built), `creatures`, `vehicles` and `toys` (what is
-built), `camera` (from where it is seen), `raycast` (what is seen), `shadows` and `shading` (how
-bright it is), `turntable` (all pictures of one position), `crew` and `worker` (on all cores),
-`norb_set` (the whole set).
+In reading order: `solids` (primitives), `creatures`, `vehicles` and `toys` (objects), `camera`
+(views), `raycast` (visible surfaces), `shadows` and `shading` (brightness), `turntable` (all images
+of one position), `crew` and `worker` (rendering on all cores), `norb_set` (the whole dataset).
 """
 
 from clustercaps.data.rendering.norb_set import FULL, SMALL, Plan, Rendered, render_split

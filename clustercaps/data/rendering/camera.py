@@ -1,12 +1,12 @@
-"""Where the cameras stand, and how the toys appear from there and from the lamps.
+"""Views of the cameras and of the lamps.
 
-A view is a 4x4 matrix that takes a homogeneous point of the room to (x, y, nearness, 1) up to a
-positive factor: x to the right and y down in the picture, and the larger the nearness, the closer
-the point. For cameras the nearness is 1 / depth and the map is projective; for lamps, which are far
+A view is a 4x4 matrix that maps a homogeneous point of the scene to (x, y, nearness, 1) up to a
+positive factor: x to the right and y down in the image, and the larger the nearness, the closer the
+point. For cameras the nearness is 1 / depth and the map is projective; for lamps, which are far
 away, it is minus the depth and the map is affine. Either way a ray is a line along which only the
-nearness changes, so one ray caster serves both.
+nearness changes, so one ray caster works for both.
 
-The room: the toy stands in the middle, on z = 0; the cameras are on its side of positive x.
+The scene: the object stands in the centre, on z = 0; the cameras are on the side of positive x.
 """
 
 import numpy as np
@@ -18,11 +18,11 @@ from clustercaps.data.rendering.solids import Matrix
 ELEVATIONS = tuple(float(degrees) for degrees in range(30, 75, 5))
 AZIMUTHS = tuple(float(degrees) for degrees in range(0, 360, 20))
 SIDE = 96
-# Toys lie within a radius of 1. From this far, with this many pixels to a slope of 1, that is 80
-# pixels wide; most toys fit the central 64, which the networks see.
+# Objects lie within a radius of 1. At this distance and focal length that is 80 pixels wide; most
+# objects fit into the central 64 pixels, which the networks see.
 DISTANCE = 7.0
 FOCAL = 275.0
-# Half of the angle between the two cameras as seen from the toy, degrees.
+# Half of the angle between the two cameras as seen from the object, in degrees.
 HALF_STEREO = 4.0
 
 
@@ -41,7 +41,7 @@ def camera(elevation: float, side: int, aim: float) -> Matrix:
 
 def _perspective(position: np.ndarray, forward: np.ndarray) -> Matrix:
     x, y, z = _room_to_view(position, forward)
-    # Divided by the depth z: picture x, picture y, 1 / depth, 1.
+    # Divided by the depth z: image x, image y, 1 / depth, 1.
     return np.stack([x, y, np.array([0.0, 0.0, 0.0, 1.0]), z])
 
 
@@ -60,5 +60,5 @@ def _room_to_view(position: np.ndarray, forward: np.ndarray) -> Float64[np.ndarr
 
 
 def picture_slopes(pixels: int) -> Float64[np.ndarray, "pixels"]:
-    """Picture coordinate at the middle of each row or column, for a picture of that many pixels."""
+    """Image coordinate at the centre of each row or column, for an image of `pixels` pixels."""
     return (np.arange(pixels) + 0.5 - pixels / 2) * (SIDE / pixels / FOCAL)

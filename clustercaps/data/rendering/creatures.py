@@ -1,4 +1,4 @@
-"""Four-legged animals and human figures, each with proportions and a pose of its own."""
+"""Four-legged animals and human figures, each with its own proportions and pose."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from clustercaps.data.rendering.solids import Point, Solid, affine, ellipsoid, l
 
 
 def animal(dice: Dice) -> list[Solid]:
-    """An animal on four legs: a long low dog, a heavy ox, something with the neck of a giraffe."""
+    """A four-legged animal, for example like a dog, an ox or a giraffe."""
     length, girth = dice.between(1.3, 2.3), dice.between(0.26, 0.62)
     leg, thick = dice.between(0.3, 1.15), dice.between(0.09, 0.2)
     hip = leg + 0.6 * girth
@@ -32,7 +32,7 @@ def animal(dice: Dice) -> list[Solid]:
 
 
 def _head(dice: Dice, half: float, hip: float, girth: float) -> list[Solid]:
-    # From grazing to looking over a wall.
+    # From a lowered to a raised head.
     neck, slope = dice.between(0.3, 1.1), np.radians(dice.between(-25.0, 75.0))
     root = np.array([half - 0.6 * girth, 0, hip + 0.25 * girth])
     end = root + (neck + 0.3 * girth) * np.array([np.cos(slope), 0, np.sin(slope)])
@@ -54,7 +54,7 @@ def _head(dice: Dice, half: float, hip: float, girth: float) -> list[Solid]:
 
 
 def _crest(dice: Dice, head: np.ndarray, size: float) -> list[Solid]:
-    """What is on a head."""
+    """Parts of a head."""
     kind = dice.choose("ears", "long ears", "flaps", "horns", "none")
     parts = []
     for side in (-1, 1):
@@ -87,7 +87,7 @@ def _tail(dice: Dice, half: float, hip: float, girth: float) -> list[Solid]:
 
 
 def human(dice: Dice) -> list[Solid]:
-    """A figure on two legs: standing, striding, kneeling or sitting, with arms in some pose."""
+    """A human figure: standing, striding, kneeling or sitting, with arms in some pose."""
     leg, thick = dice.between(0.9, 1.25), dice.between(0.1, 0.16)
     broad, deep = dice.between(0.28, 0.46), dice.between(0.17, 0.28)
     posture = dice.choose("stand", "stride", "stride", "wide", "kneel", "sit")
@@ -97,7 +97,7 @@ def human(dice: Dice) -> list[Solid]:
     body = _torso(dice, broad, deep, thick)
     parts += [part.moved(bend) for part in body]
     if dice.chance(0.35):
-        # A base, as tin soldiers have.
+        # A base plate.
         parts.append(rod((0, 0, -0.06), (0, 0, 0.03), dice.between(0.45, 0.75)))
     return parts
 
@@ -140,7 +140,7 @@ def _torso(dice: Dice, broad: float, deep: float, thick: float) -> list[Solid]:
     for side in (-1, 1):
         parts += _arm(dice, side, side * swing, (0, side * broad, tall - 0.14), thick)
     if dice.chance(0.3):
-        # Something long in front of the chest.
+        # A long object in front of the chest.
         reach = dice.between(0.4, 0.9)
         parts.append(rod((0.3, -reach, 0.4 * tall), (0.35, reach, 0.75 * tall), 0.05))
     return parts + _clothes(dice, tall, head, broad, deep)

@@ -1,4 +1,4 @@
-"""Several processes that share the positions to be rendered; they end when the work ends."""
+"""A pool of rendering processes."""
 
 import json
 import os
@@ -22,7 +22,7 @@ Job = dict[str, Any]
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -31,11 +31,11 @@ def cores() -> int:
 def render_jobs(
     jobs: Sequence[Job], workers: int
 ) -> Generator[UInt8[np.ndarray, "elevations lightings 2 side side"], None, None]:
-    """Render positions of the turntable, in their order; closing it ends the processes.
+    """Render positions of the turntable, in order; closing the generator ends the processes.
 
     Args:
-        jobs: arguments of `stereo_pairs`, one dictionary for each position.
-        workers: processes to start; 0 renders in this one.
+        jobs: arguments of `stereo_pairs`, one dictionary per position.
+        workers: number of processes to start; 0 renders in this process.
     """
     if workers == 0:
         yield from (stereo_pairs(**job) for job in jobs)
@@ -66,7 +66,7 @@ def render_jobs(
 def _start() -> "subprocess.Popen[bytes]":
     root = str(Path(__file__).parents[3])
     path = os.pathsep.join(part for part in (root, os.environ.get("PYTHONPATH")) if part)
-    # One thread each: the work is divided already, and the outcome cannot depend on their number.
+    # One thread each: the work is already divided, and results cannot depend on the thread count.
     single = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return subprocess.Popen(
         [sys.executable, "-m", "clustercaps.data.rendering.worker"],
@@ -93,6 +93,6 @@ def _ask(process: "subprocess.Popen[bytes]", job: Job) -> np.ndarray:
 
 def _ended(process: "subprocess.Popen[bytes]") -> DataError:
     return DataError(
-        f"a rendering process ended early (exit code {process.wait()}); nothing was written: "
-        "is there enough memory? Try again"
+        f"a rendering process failed (exit code {process.wait()}) and nothing was written; check "
+        "that there is enough memory and try again"
     )

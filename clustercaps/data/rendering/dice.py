@@ -1,4 +1,4 @@
-"""Chance for building toys, in words."""
+"""Random choices for building objects."""
 
 from typing import TypeVar
 
@@ -8,10 +8,10 @@ Choice = TypeVar("Choice")
 
 
 class Dice:
-    """Draws the proportions of one toy.
+    """Random numbers for one object.
 
     Args:
-        key: numbers that decide every draw: the seed, then whatever tells toys apart.
+        key: seed, followed by the numbers that identify the object.
     """
 
     def __init__(self, *key: int) -> None:
@@ -19,17 +19,17 @@ class Dice:
 
     @property
     def level(self) -> float:
-        """A number between 0 and 1."""
+        """A random number between 0 and 1."""
         return float(self._random.random())
 
     def between(self, low: float, high: float) -> float:
-        """A number between two others."""
+        """A random number between `low` and `high`."""
         return low + (high - low) * self.level
 
     def chance(self, probability: float) -> bool:
-        """Whether something happens that has this probability."""
+        """True with this probability."""
         return self.level < probability
 
     def choose(self, *options: Choice) -> Choice:
-        """One of the options, all alike."""
+        """One of the options, all equally likely."""
         return options[int(self.level * len(options))]

@@ -1,7 +1,7 @@
-"""The set `rendered-norb`: which toys are photographed from where, in the order of the files.
+"""The dataset `rendered-norb`: objects, views and file order.
 
-The plan is that of smallNORB: five toys of each category to train on, the other five to test on, 9
-elevations, 18 azimuths, 6 lightings. The pictures are rendered and are not to be called smallNORB.
+The plan is that of smallNORB: five training and five other test objects per category, 9 elevations,
+18 azimuths, 6 lightings. The images are rendered and must not be called smallNORB.
 """
 
 import shutil
@@ -26,15 +26,15 @@ from clustercaps.utils.progress import progress
 
 @dataclass(frozen=True)
 class Plan:
-    """Which pictures are taken of which toys.
+    """Which images of which objects are rendered.
 
     Args:
-        train: instance numbers of the toys to train on, the same in each category.
-        test: likewise for testing.
+        train: instance numbers of the training objects, the same in each category.
+        test: instance numbers of the test objects.
         elevations: codes, 0 to 8.
         azimuths: codes, 0, 2, ..., 34: tens of degrees.
         lightings: codes, 0 to 5.
-        seed: another seed makes other toys.
+        seed: seed of the objects.
     """
 
     train: tuple[int, ...] = (4, 6, 7, 8, 9)
@@ -47,21 +47,21 @@ class Plan:
     def __post_init__(self) -> None:
         both = sorted(set(self.train) & set(self.test))
         if both:
-            raise ValueError(f"toys {both} are in the training and in the test split")
+            raise ValueError(f"objects {both} are in both the training and the test split")
 
     def instances(self, split: str) -> tuple[int, ...]:
         """Instance numbers of a split."""
         return self.train if split == "train" else self.test
 
     def shape(self, split: str) -> tuple[int, ...]:
-        """Sizes of a split: instances, elevations, azimuths, lightings, categories."""
+        """Shape of a split: instances, elevations, azimuths, lightings, categories."""
         views = (len(self.elevations), len(self.azimuths), len(self.lightings))
         return (len(self.instances(split)), *views, len(BUILDERS))
 
 
 FULL = Plan()
 SMALL = Plan(train=(4,), test=(0,), elevations=(0, 8), azimuths=(0, 8), lightings=(0, 5))
-"""Enough to try everything at once: 40 pairs in each split."""
+"""A small plan for tests: 40 pairs per split."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Rendered:
     """One split, as the three matrices of its files.
 
     Args:
-        pixels: stereo pairs. Classes take turns and views are shuffled, so that the first pairs are
-            a fair part of the set.
-        labels: class numbers.
+        pixels: stereo pairs. Classes alternate and views are shuffled, so that the first pairs are
+            a representative sample.
+        labels: class indices.
         info: instance, elevation code, azimuth code, lighting code.
     """
 
@@ -85,13 +85,13 @@ def render_split(split: str, plan: Plan = FULL, workers: int | None = None) -> R
 
     Args:
         split: `train` or `test`.
-        plan: which pictures; `SMALL` for a try.
-        workers: processes to use, by default one for each core; 0 renders in this one. The outcome
-            does not depend on their number.
+        plan: which images; `SMALL` for a quick test.
+        workers: number of processes, by default one per core; 0 renders in this process. The result
+            does not depend on it.
     """
     shape = plan.shape(split)
     views = int(np.prod(shape[:4]))
-    # The place of each toy's view among the views; all classes share it.
+    # The position of each view in the file; the same for all classes.
     place = np.random.default_rng((plan.seed, views)).permutation(views).reshape(shape[:4])
     pixels = np.empty((views, shape[4], CAMERAS, SIDE, SIDE), dtype=np.uint8)
     places = [
@@ -127,14 +127,14 @@ def render_split(split: str, plan: Plan = FULL, workers: int | None = None) -> R
 def render_into(
     folder: Path, split: str, names: Sequence[str], say: Say, plan: Plan | None = None
 ) -> None:
-    """Render one split into files in the format of smallNORB; all of them appear, or none.
+    """Render one split to files in the format of smallNORB; all of them appear, or none.
 
     Args:
-        folder: where they go; made if it does not exist.
+        folder: output folder, created if it does not exist.
         split: `train` or `test`.
-        names: of the files for pixels, labels and codes.
-        say: told what is being done.
-        plan: which pictures; all of them by default.
+        names: file names for pixels, labels and codes.
+        say: called with messages about the progress.
+        plan: which images; all of them by default.
     """
     plan = FULL if plan is None else plan
     pairs = int(np.prod(plan.shape(split)))
@@ -142,7 +142,7 @@ def render_into(
     _room_for(folder, size)
     say(
         f"rendered-norb: rendering {pairs:,} {split} pairs into {folder} ({size / 1e6:,.0f} MB); "
-        "these are computed pictures, not the photographs of smallNORB"
+        "these are synthetic images, not smallNORB"
     )
     split_data = render_split(split, plan)
     matrices = (split_data.pixels, split_data.labels, split_data.info)
@@ -150,14 +150,14 @@ def render_into(
 
 
 def _room_for(folder: Path, size: int) -> None:
-    """Refuse before minutes of work what would fail after them."""
+    """Check the free disk space before minutes of work."""
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     try:
         free = shutil.disk_usage(existing).free
     except OSError as error:
-        raise DataError(f"{existing}: cannot be used ({reason(error)})") from error
+        raise DataError(f"{existing}: cannot use folder ({reason(error)})") from error
     if free < size:
         raise DataError(
-            f"{folder}: {size / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free; free some "
+            f"{folder}: {size / 1e6:,.0f} MB are needed, {free / 1e6:,.0f} MB are free; free disk "
             "space, or choose another folder with the environment variable CLUSTERCAPS_DATA"
         )

@@ -1,9 +1,9 @@
-"""What is seen where: the nearest surface of some solids at every pixel of a view.
+"""Ray casting: the nearest surface of several solids at every pixel of a view.
 
-Along the ray of a pixel only the nearness s changes, so a half-space bounds s by a number and a
-quadric by the roots of a quadratic; a solid is an interval of s, and what one sees is its upper
-end. All coefficients depend on the pixel's x and y as polynomials, which makes a solid cost a few
-additions per pixel of the rectangle that it covers.
+Along the ray of a pixel only the nearness s changes, so a half-space bounds s by a constant and a
+quadric by the roots of a quadratic; a solid is an interval of s, and its upper end is visible. All
+coefficients are polynomials in the pixel's x and y, so a solid costs a few additions per pixel of
+the rectangle that it covers.
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,10 @@ class Seen:
     """The nearest surfaces of a view.
 
     Args:
-        nearness: of the surface at each pixel; minus infinity where there is none.
-        surface: its number in `gradients`; `NOTHING` where there is none.
-        gradients: for each surface, the rows that turn a homogeneous point of the room into a
-            vector at right angles to the surface, outwards.
+        nearness: nearness of the surface at each pixel; minus infinity if there is none.
+        surface: its index in `gradients`; `NOTHING` if there is none.
+        gradients: for each surface, the rows that map a homogeneous point of the scene to an
+            outward normal vector.
     """
 
     nearness: Float64[np.ndarray, "rows columns"]
@@ -42,10 +42,10 @@ def look(
     """Find the nearest surface at every pixel.
 
     Args:
-        solids: in the room.
-        view: from `camera`.
-        columns: picture x of each column of pixels.
-        rows: picture y of each row.
+        solids: the solids of the scene.
+        view: a view from `camera`.
+        columns: image x of each column of pixels.
+        rows: image y of each row.
     """
     nearness = np.full((len(rows), len(columns)), -np.inf)
     surface = np.full(nearness.shape, NOTHING)
@@ -65,7 +65,7 @@ def look(
 def _covered(
     solids: Sequence[Solid], view: Matrix, columns: np.ndarray, rows: np.ndarray
 ) -> list[tuple[slice, slice]]:
-    """For each solid, rows and columns of the rectangle in which it can be seen."""
+    """For each solid, rows and columns of the rectangle that contains it."""
     corners = np.stack([solid.corners for solid in solids]) @ view[:, :3].T + view[:, 3]
     flat = corners[..., :2] / corners[..., 3:]
     ends = np.stack([flat.min(1), flat.max(1)], axis=1)  # [solids, 2, 2]
@@ -77,16 +77,16 @@ def _covered(
 def _upper_end(
     solid: Solid, back: Matrix, columns: np.ndarray, rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Largest nearness inside the solid at each pixel, and which of its surfaces bounds it.
+    """Largest nearness inside the solid at each pixel, and the surface that bounds it.
 
-    Surfaces count the planes first, then the quadric. Where the ray misses: minus infinity.
+    Surfaces are numbered planes first, then the quadric. Minus infinity if the ray misses.
     """
     x, y = columns[None, :], rows[:, None]
     high = np.full((len(rows), len(columns)), np.inf)
     low = np.full_like(high, -np.inf)
     which = np.full(high.shape, len(solid.planes))
     for number, (nx, ny, ns, n1) in enumerate(solid.planes @ back):
-        # nx x + ny y + ns s + n1 <= 0. A plane that is seen edge-on still parts in from out.
+        # nx x + ny y + ns s + n1 <= 0. A plane seen edge-on still separates inside from outside.
         ns = ns if abs(ns) > 1e-12 else 1e-12
         bound = x * (-nx / ns) + (y * (-ny / ns) - n1 / ns)
         if ns > 0:
@@ -96,7 +96,7 @@ def _upper_end(
             np.maximum(low, bound, out=low)
     if solid.quadric is not None:
         form = back.T @ solid.quadric @ back
-        # With a >= 0 inside is between the roots; with a < 0, beyond one of them.
+        # With a >= 0 the inside is between the roots; with a < 0, beyond one of them.
         a = form[2, 2] if abs(form[2, 2]) > 1e-12 else 1e-12
         middle = x * (-form[0, 2] / a) + (y * (-form[1, 2] / a) - form[3, 2] / a)
         spread = _spread(form, a, x, y)

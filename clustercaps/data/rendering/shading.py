@@ -1,7 +1,8 @@
-"""Lamps, paint and film: how bright a toy and its ground are in a picture.
+"""Shading: brightness of an object and of the ground in an image.
 
-As on the original's turntable the lamps stand still while the toy turns, and a lighting is a set of
-lamps that are on. Light adds up, so a picture is computed once per lamp and summed per lighting.
+As for the original turntable, the lamps are fixed while the object turns, and a lighting is a set
+of lamps that are on. Light is additive, so an image is computed once per lamp and summed per
+lighting.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ LAMPS = (
 )
 # Which lamps are on, by lighting code.
 LIGHTINGS = ((0,), (1,), (0, 1), (2, 3), (0, 3), (0, 1, 2, 3))
-# The room's own light comes from above; its shadow is what makes a toy stand on the ground.
+# Ambient light comes from above; its shadow grounds the object.
 SKY = _towards(0.0, 89.0)
 EDGE_BLUR, SKY_BLUR = 3, 12
 
@@ -45,12 +46,12 @@ GRAIN = 1.2
 
 @dataclass(frozen=True)
 class Painted:
-    """A toy with its paint.
+    """An object with its paint.
 
     Args:
-        solids: in the room, turned as the picture needs it.
-        paint: part of the light that it gives back, 0 to 1.
-        aim: height of its middle.
+        solids: its solids in the scene, rotated for the image.
+        paint: fraction of the light that it reflects, 0 to 1.
+        aim: height of its centre.
     """
 
     solids: Sequence[Solid]
@@ -59,7 +60,7 @@ class Painted:
 
 
 def shadows(toy: Painted) -> list[Shadow]:
-    """Shadows of a toy under the room's light and under each lamp, in this order."""
+    """Shadows of an object in ambient light and for each lamp, in this order."""
     middle = affine(np.eye(3), (0.0, 0.0, -toy.aim))
     veils = [cast(toy.solids, SKY, middle, SKY_BLUR)]
     return veils + [cast(toy.solids, lamp, middle, EDGE_BLUR) for lamp in LAMPS]
@@ -68,12 +69,12 @@ def shadows(toy: Painted) -> list[Shadow]:
 def photograph(
     toy: Painted, fallen: Sequence[Shadow], view: Matrix
 ) -> Float64[np.ndarray, "lights side side"]:
-    """Brightness of a picture under the room's light and under each lamp, before the film.
+    """Brightness of an image in ambient light and for each lamp, before exposure.
 
     Args:
-        toy: what stands in the room.
+        toy: the object.
         fallen: its `shadows`.
-        view: of the camera.
+        view: view of the camera.
     """
     slopes = picture_slopes(FINE)
     seen = look(toy.solids, view, slopes, slopes)
@@ -87,7 +88,7 @@ def photograph(
     normals = np.einsum("nij,nj->ni", seen.gradients[surface], points)
     _shorten(normals)
     eye = back[:3, 2] / back[3, 2]
-    # Each part of a pixel looks at another part of the lamp.
+    # Each subpixel samples another part of the lamp.
     nudges = np.stack([columns % 2 * 2.0 - 1, rows % 2 * 2.0 - 1], axis=1)
     light = _on_toy(points, normals, eye, toy.paint, fallen, nudges)
 
@@ -107,10 +108,10 @@ def _on_toy(
     fallen: Sequence[Shadow],
     nudges: np.ndarray,
 ) -> list[np.ndarray]:
-    """Light that leaves surface points towards the eye, for each light."""
+    """Light from surface points towards the camera, for each light."""
     towards_eye = eye - points[:, :3]
     _shorten(towards_eye)
-    # Low, downward faces see the ground, which is itself in the toy's shade.
+    # Low, downward faces see the ground, which is in the shade of the object.
     open_sky = 0.5 + 0.5 * normals[:, 2]
     height = np.clip(points[:, 2], 0, 1)
     light = [paint * (AMBIENT * open_sky + BOUNCE * (1 - open_sky) * (0.4 + 0.6 * height))]
@@ -134,12 +135,12 @@ def _dot(
 
 
 def _shorten(vectors: Float64[np.ndarray, "points 3"]) -> None:
-    """Give every vector the length 1, in place."""
+    """Normalise every vector to length 1, in place."""
     vectors /= np.sqrt(_dot(vectors, vectors))[:, None]
 
 
 def _on_ground(back: Matrix, fallen: Sequence[Shadow]) -> Float64[np.ndarray, "lights pixels"]:
-    """Light that leaves the ground at each pixel, as if the toy were not in front of it."""
+    """Light from the ground at each pixel, as if no object were in front of it."""
     slopes = picture_slopes(SIDE)
     x, y = np.meshgrid(slopes, slopes)
     flat = np.stack([x.ravel(), y.ravel(), np.zeros(x.size), np.ones(x.size)], axis=1)
@@ -160,17 +161,17 @@ def develop(
     lightings: Sequence[int],
     grain: tuple[int, ...],
 ) -> UInt8[np.ndarray, "lightings side side"]:
-    """Switch lamps on, expose, add grain, and turn light into grey levels.
+    """Combine the lamps, expose, convert light to grey levels and add noise.
 
     Args:
-        pictures: of the room's light and each lamp.
-        lightings: codes of the wanted lightings.
-        grain: numbers that decide the grain, together with the code of the lighting.
+        pictures: images in ambient light and for each lamp.
+        lightings: codes of the lightings.
+        grain: seed of the noise, together with the code of the lighting.
     """
     film = np.empty((len(lightings), *pictures.shape[1:]), dtype=np.float32)
     for number, code in enumerate(lightings):
         lamps = [1 + lamp for lamp in LIGHTINGS[code]]
-        # A camera that adapts, though not fully: more lamps still give a brighter picture.
+        # The camera adapts partially: more lamps still give a brighter image.
         exposure = 2.2 / len(lamps) ** 0.75
         film[number] = exposure * (pictures[0] + pictures[lamps].sum(0))
     grey = 255 * (1 - np.exp(-film)) ** np.float32(1 / 1.6)

@@ -1,9 +1,9 @@
-"""Convex solids: half-spaces, cut by at most one quadric, under any affine map.
+"""Convex solids: intersections of half-spaces and at most one quadric, under any affine map.
 
 A point is a homogeneous vector (x, y, z, 1). A half-space is a row n with n.p <= 0 inside; a
 quadric is a symmetric matrix Q with p'Qp <= 0 inside. Ellipsoids are a quadric alone, boxes are six
 half-spaces, cylinders and cones are a quadric between two half-spaces. Lengths are in any unit;
-toys stand on z = 0, look along x, and have y on their left.
+objects stand on z = 0, face along x, and have y on their left.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ Points = Float64[np.ndarray, "points 3"]
 
 @dataclass(frozen=True)
 class Solid:
-    """One convex part of a toy.
+    """One convex part of an object.
 
     Args:
         planes: half-spaces, one row each.
-        corners: of a block that holds the solid.
-        tips: points of its surface that lie farthest out.
-        quadric: the curved side, if there is one.
-        nappe: for a cone, a row that is positive on the half that is meant: a cone's quadric has a
-            second half beyond the tip.
+        corners: corners of a block that contains the solid.
+        tips: outermost points of its surface.
+        quadric: the curved surface, if there is one.
+        nappe: for a cone, a row that is positive on the half in question: the quadric of a cone has
+            a second half beyond the tip.
     """
 
     planes: Float64[np.ndarray, "planes 4"]
@@ -62,7 +62,7 @@ def affine(linear: np.ndarray, offset: Point = (0.0, 0.0, 0.0)) -> Matrix:
 
 
 def turn(axis: str, degrees: float) -> Float64[np.ndarray, "3 3"]:
-    """Rotation about the axis `x`, `y` or `z`, counter-clockwise when the axis points at you."""
+    """Rotation about `x`, `y` or `z`, counter-clockwise if the axis points at the viewer."""
     cosine, sine = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
     first, second = {"x": (1, 2), "y": (2, 0), "z": (0, 1)}[axis]
     matrix = np.eye(3)
@@ -81,9 +81,9 @@ def ellipsoid(centre: Point, radii: Point, rotation: np.ndarray | None = None) -
     """An ellipsoid.
 
     Args:
-        centre: its middle.
+        centre: its centre.
         radii: half of its length along its three axes.
-        rotation: turns the axes; without it they are x, y, z.
+        rotation: rotation of the axes; by default they are x, y, z.
     """
     linear = (np.eye(3) if rotation is None else rotation) @ np.diag(radii)
     return _BALL.moved(affine(linear, centre))
@@ -101,10 +101,10 @@ def loft(axis: str, start: float, first: Point, end: float, last: Point) -> Soli
     """A block between two rectangles on parallel planes: a box, a wedge, a wing.
 
     Args:
-        axis: `x`, `y` or `z`, at right angles to both rectangles.
-        start: where the first rectangle lies on the axis.
+        axis: `x`, `y` or `z`, perpendicular to both rectangles.
+        start: position of the first rectangle on the axis.
         first: its low and high end along each of the other two axes, in the order x, y, z.
-        end: where the second rectangle lies.
+        end: position of the second rectangle.
         last: its ends, likewise.
     """
     if end < start:
@@ -137,13 +137,13 @@ def box(low: Point, high: Point) -> Solid:
 
 
 def rod(start: Point, end: Point, radius: float, end_radius: float | None = None) -> Solid:
-    """A cylinder, or with another `end_radius` a cut cone.
+    """A cylinder, or with another `end_radius` a truncated cone.
 
     Args:
-        start: middle of one end.
-        end: middle of the other.
-        radius: at the start.
-        end_radius: at the end; 0 gives a whole cone.
+        start: centre of one end.
+        end: centre of the other.
+        radius: radius at the start.
+        end_radius: radius at the end; 0 gives a full cone.
     """
     last = radius if end_radius is None else end_radius
     length = float(np.linalg.norm(np.subtract(end, start)))
@@ -166,8 +166,8 @@ def limb(points: Sequence[Point], radii: Sequence[float]) -> list[Solid]:
     """Rods from point to point with balls at the joints: legs, necks, tails.
 
     Args:
-        points: from the root to the end.
-        radii: thickness at each point.
+        points: points from the root to the end.
+        radii: radius at each point.
     """
     parts = [ellipsoid(p, (r, r, r)) for p, r in zip(points, radii, strict=True)]
     for number in range(len(points) - 1):
@@ -177,7 +177,7 @@ def limb(points: Sequence[Point], radii: Sequence[float]) -> list[Solid]:
 
 
 def _frame_along(direction: np.ndarray) -> Float64[np.ndarray, "3 3"]:
-    """A rotation that takes z to a direction."""
+    """A rotation that maps z to a direction."""
     helper = np.eye(3)[int(np.argmin(np.abs(direction)))]
     first = np.cross(helper, direction)
     first /= np.linalg.norm(first)

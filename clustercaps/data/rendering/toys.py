@@ -1,4 +1,4 @@
-"""A toy by category and number: built, painted, and put on the turntable."""
+"""Build an object from its category and instance number."""
 
 from dataclasses import dataclass
 
@@ -9,18 +9,18 @@ from clustercaps.data.rendering.dice import Dice
 from clustercaps.data.rendering.solids import Solid, affine, turn
 from clustercaps.data.rendering.vehicles import car, plane, truck
 
-# In the order of the class numbers.
+# In the order of the class indices.
 BUILDERS = (animal, human, plane, truck, car)
 
 
 @dataclass(frozen=True)
 class Toy:
-    """One toy on the turntable, with its front towards positive x.
+    """One object on the turntable, with its front towards positive x.
 
     Args:
-        solids: its parts; all of it lies within 1 of the point that the cameras look at.
-        paint: part of the light that it gives back; one paint for the whole toy.
-        middle: height of its middle, at which the cameras look.
+        solids: its parts, within a distance of 1 of the point that the cameras look at.
+        paint: fraction of the light that it reflects, the same for the whole object.
+        middle: height of its centre, at which the cameras look.
     """
 
     solids: tuple[Solid, ...]
@@ -28,22 +28,22 @@ class Toy:
     middle: float
 
     def turned(self, azimuth: float) -> list[Solid]:
-        """Its parts when the cameras stand at an azimuth: degrees around it, 0 at its front."""
+        """Its parts seen from an azimuth in degrees, 0 at its front."""
         motion = affine(turn("z", -azimuth))
         return [solid.moved(motion) for solid in self.solids]
 
 
 def make_toy(category: int, instance: int, seed: int = 0) -> Toy:
-    """Build a toy; the same numbers always give the same one.
+    """Build an object; the same numbers always give the same one.
 
     Args:
-        category: class number.
+        category: class index.
         instance: number within the category.
-        seed: of the whole set.
+        seed: seed of the dataset.
     """
     dice = Dice(seed, category, instance)
     paint = dice.between(0.2, 0.45)
-    # Toys are not all of one size, nor does a hand put them exactly on the axis.
+    # Objects vary in size and are slightly off the axis.
     size = dice.between(0.72, 0.94)
     spot = 0.06 * np.array([dice.between(-1.0, 1.0), dice.between(-1.0, 1.0), 0.0])
     solids = BUILDERS[category](dice)

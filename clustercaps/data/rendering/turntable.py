@@ -1,4 +1,4 @@
-"""All pictures of a toy at one position of the turntable."""
+"""All images of an object at one position of the turntable."""
 
 from collections.abc import Sequence
 
@@ -20,15 +20,15 @@ def stereo_pairs(
     lightings: Sequence[int],
     seed: int = 0,
 ) -> UInt8[np.ndarray, "elevations lightings 2 side side"]:
-    """Photograph a toy from one azimuth, at some elevations and under some lightings.
+    """Render an object from one azimuth, for several elevations and lightings.
 
     Args:
-        category: class number.
-        instance: number of the toy within its category.
-        azimuth: number of the turntable's step, 0 to 17: 20 degrees each.
-        elevations: codes, 0 to 8: 30 degrees and 5 more each.
+        category: class index.
+        instance: number of the object within its category.
+        azimuth: step of the turntable, 0 to 17, of 20 degrees each.
+        elevations: codes, 0 to 8: 30 degrees and steps of 5.
         lightings: codes, 0 to 5.
-        seed: of the whole set.
+        seed: seed of the dataset.
     """
     toy = make_toy(category, instance, seed)
     painted = Painted(toy.turned(AZIMUTHS[azimuth]), toy.paint, toy.middle)
@@ -36,7 +36,7 @@ def stereo_pairs(
     pairs = np.empty((len(elevations), len(lightings), CAMERAS, SIDE, SIDE), dtype=np.uint8)
     for row, elevation in enumerate(elevations):
         for side in range(CAMERAS):
-            # A picture's grain depends on nothing but which picture it is.
+            # The noise of an image depends only on which image it is.
             grain = (seed, category, instance, azimuth, elevation, side)
             view = camera(ELEVATIONS[elevation], side, toy.middle)
             pairs[row, :, side] = develop(photograph(painted, fallen, view), lightings, grain)

@@ -1,4 +1,4 @@
-"""Planes, trucks and cars, each with a build and proportions of its own."""
+"""Planes, trucks and cars, each with its own structure and proportions."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from clustercaps.data.rendering.solids import Solid, affine, box, dome, ellipsoi
 
 
 def _wheels(places: list[float], half_track: float, radius: float, width: float) -> list[Solid]:
-    """A pair of wheels at each place along x; `half_track` is the outer side."""
+    """A pair of wheels at each position along x; `half_track` is the outer side."""
     parts = []
     for x in places:
         for side in (-1, 1):
@@ -52,7 +52,7 @@ def plane(dice: Dice) -> list[Solid]:
     for x, y in ((0.55 * half, 0.0), (-0.1, -0.3), (-0.1, 0.3)):
         parts.append(rod((x, y - 0.05, 0.11), (x, y + 0.05, 0.11), 0.11))
         parts.append(rod((x, y, 0.11), (x, 0.5 * y, z), 0.035))
-    # Some rest on their tail, some are about to land.
+    # Some rest on their tail, some have the nose down.
     pitch = affine(turn("y", dice.between(-12.0, 4.0)))
     return [part.moved(pitch) for part in parts]
 
@@ -100,7 +100,7 @@ def _engines(
 
 
 def truck(dice: Dice) -> list[Solid]:
-    """A truck: a cab in front, something to carry with behind it."""
+    """A truck: a cab in front, and a load area behind it."""
     half, wide = dice.between(1.0, 1.6), dice.between(0.42, 0.56)
     radius = dice.between(0.19, 0.28)
     floor, cab = radius + 0.1, dice.between(0.45, 0.72)
@@ -136,7 +136,7 @@ def truck(dice: Dice) -> list[Solid]:
 def _load(
     dice: Dice, back: float, front: float, wide: float, floor: float, tall: float
 ) -> list[Solid]:
-    """What a truck carries: a van body, a tank, an open bed, a tipper, logs."""
+    """The load area of a truck: a van body, a tank, an open bed, a tipper, logs."""
     kind = dice.choose("van", "van", "tank", "bed", "tipper", "logs")
     if kind == "van":
         return [box((back, -wide, floor), (front, wide, floor + tall * dice.between(0.95, 1.3)))]
@@ -174,7 +174,7 @@ def _load(
 
 
 def car(dice: Dice) -> list[Solid]:
-    """A car: saloon, hatchback, estate, sports car, an open one, a van or a pick-up."""
+    """A car: saloon, hatchback, estate, sports car, convertible, van or pick-up."""
     half, wide = dice.between(1.0, 1.45), dice.between(0.48, 0.62)
     radius = dice.between(0.2, 0.29)
     under, belt = 0.75 * radius, dice.between(0.48, 0.66)
@@ -191,7 +191,7 @@ def car(dice: Dice) -> list[Solid]:
         loft("z", under, (-half + 0.08, half - 0.08, -inner, inner), under + 0.12, sill),
         loft("z", under + 0.12, sill, shoulder, sill),
         loft("z", shoulder, sill, min(bonnet, boot), top),
-        # The bonnet falls to the front, the boot to the rear.
+        # The bonnet slopes to the front, the boot to the rear.
         loft("x", 0.3, (*lid, belt), half - 0.1, (*lid, bonnet)),
         loft("x", 0.3, (*lid, belt), 0.05 - half, (*lid, boot)),
     ]

@@ -1,8 +1,8 @@
-"""A process that renders: jobs in as lines of JSON, pictures out as bytes.
+"""A rendering process: reads jobs as lines of JSON, writes images as bytes.
 
 `python -m clustercaps.data.rendering.worker` is started by `crew`, never by hand. Plain processes
-instead of multiprocessing: the script that loads the set is not imported a second time, and no
-thread of it is forked half-way.
+instead of multiprocessing: the user's script is not imported a second time, and no threads are
+forked.
 """
 
 import json
@@ -13,15 +13,15 @@ from clustercaps.data.rendering.turntable import stereo_pairs
 
 
 def main() -> None:
-    """Answer each line on stdin with the pictures of that position; end with stdin."""
-    # Ctrl-C reaches every process of the terminal, but the one that started this one decides.
+    """Answer each line on stdin with the images of that position, until stdin is closed."""
+    # Ctrl-C reaches every process of the terminal, but the parent process handles it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         for line in sys.stdin:
             sys.stdout.buffer.write(stereo_pairs(**json.loads(line)).tobytes())
             sys.stdout.buffer.flush()
     except BrokenPipeError:
-        # Nobody is waiting for the pictures any more. Closing here keeps Python from complaining.
+        # The parent process has closed the pipe. Closing stderr suppresses Python's message.
         sys.stderr.close()
 
 

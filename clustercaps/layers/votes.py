@@ -43,7 +43,9 @@ class VectorVotes(nn.Module):
                 f"expected {self.weight.shape[0]} capsules of dimension {self.weight.shape[3]}, "
                 f"got shape {tuple(capsules.shape)}"
             )
-        return torch.einsum("ijde,bie->bijd", self.weight, capsules)
+        votes: Tensor = torch.einsum("ijde,bie->bijd", self.weight, capsules)
+        # einsum puts the children first; routing works image by image.
+        return votes.contiguous()
 
     def extra_repr(self) -> str:
         """Sizes."""

@@ -13,11 +13,16 @@ The softmax is over parents; some public ports take it over children, which is a
 Gradients flow through all iterations, as in the released code, unless `detach_inner` is set.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from clustercaps.routing.agreement import Iterations, differentiate, iterate
 from clustercaps.routing.base import Routed, Routing, agreement, weighted_votes
+from clustercaps.routing.chunks import chunks, prefers_plain
 from clustercaps.routing.squash import length, squash
+from clustercaps.utils.derivatives import plain_gradients, wants_graph
 from clustercaps.utils.errors import at_least
 
 
@@ -44,6 +49,18 @@ def dynamic_route(
         [B, I, J, ...].
     """
     at_least("iterations", iterations, 1)
+    settings = (iterations, leaky, detach_inner)
+    if prefers_plain(votes):
+        capsules, coupling = plain_dynamic_route(votes, bias, *settings)
+    else:
+        capsules, coupling = DynamicRoute.apply(votes, bias, *settings)
+    return Routed(capsules, length(capsules, dim=2), coupling)
+
+
+def plain_dynamic_route(
+    votes: Tensor, bias: Tensor | None, iterations: int, leaky: bool, detach_inner: bool
+) -> tuple[Tensor, Tensor]:
+    """The equations as they are written: parents and coupling coefficients."""
     # The axes of b and c: [B, I, J, *positions].
     logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
     inner = votes.detach() if detach_inner else votes
@@ -52,11 +69,64 @@ def dynamic_route(
         coupling = leaky_softmax(logits) if leaky else logits.softmax(2)
         total = weighted_votes(coupling, votes if last else inner)
         if bias is not None:
-            total = total + bias.view(1, *bias.shape, *[1] * (votes.ndim - 4))
+            total = total + _per_parent(bias, votes)
         capsules = squash(total, dim=2)
         if not last:
             logits = logits + agreement(inner, capsules)
-    return Routed(capsules, length(capsules, dim=2), coupling)
+    return capsules, coupling
+
+
+class DynamicRoute(torch.autograd.Function):
+    """`plain_dynamic_route` a few images at a time, with its gradient in closed form."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        votes: Tensor,
+        bias: Tensor | None,
+        iterations: int,
+        leaky: bool,
+        detach_inner: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Parents and coupling coefficients."""
+        shift = None if bias is None else _per_parent(bias, votes)
+        parts = [iterate(v, shift, iterations, leaky, room) for room, v in chunks(votes, votes)]
+        known = [torch.cat(each) for each in zip(*parts, strict=True)]
+        ctx.save_for_backward(votes, bias, *known)
+        ctx.settings = (iterations, leaky, detach_inner)
+        couplings, totals = (each[:, -1] for each in known)
+        coupling = couplings.transpose(1, 2).contiguous()
+        if iterations == 1 or (detach_inner and bias is None):
+            ctx.mark_non_differentiable(coupling)
+        return squash(totals, 2), coupling
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Of the votes and of the bias, from those of the parents and coupling coefficients."""
+        votes, bias, *known = ctx.saved_tensors
+        if wants_graph(gradients[0]):
+
+            def plain(v: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
+                return plain_dynamic_route(v, b, *ctx.settings)
+
+            needed = ctx.needs_input_grad[:2]
+            return *plain_gradients(plain, (votes, bias), gradients, needed), None, None, None
+        of_votes = torch.empty_like(votes)
+        of_capsules, of_coupling = gradients[0], gradients[1].transpose(1, 2)
+        parts = chunks(votes, votes, *known, of_capsules, of_coupling, of_votes)
+        of_shift = torch.cat(
+            [
+                differentiate(v, Iterations(c, t), g, g_coupling, ctx.settings[2], room, out)
+                for room, v, c, t, g, g_coupling, out in parts
+            ]
+        )
+        of_bias = None if bias is None else of_shift.sum_to_size(_per_parent(bias, votes).shape)
+        return of_votes, None if of_bias is None else of_bias.view_as(bias), None, None, None
+
+
+def _per_parent(bias: Tensor, votes: Tensor) -> Tensor:
+    """A bias [J, D] shaped to meet parents [B, J, D, *positions]."""
+    return bias.view(1, *bias.shape, *[1] * (votes.ndim - 4))
 
 
 def leaky_softmax(logits: Tensor) -> Tensor:

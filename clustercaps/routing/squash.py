@@ -19,6 +19,16 @@ def squash(capsules: Tensor, dim: int = -1) -> Tensor:
     return norm / (1 + norm.square()) * capsules
 
 
+def squash_gradient(capsules: Tensor, gradient: Tensor, dim: int = -1) -> Tensor:
+    """Gradient of the input of `squash`, given that of its result."""
+    squared = capsules.square().sum(dim, keepdim=True) + SMALLEST
+    norm = squared.sqrt()
+    inner = (capsules * gradient).sum(dim, keepdim=True)
+    # With f(n) = n / (1 + n^2): f(n) g + f'(n) <s, g> s / n.
+    slope = (1 - squared) / (norm * (1 + squared).square())
+    return norm / (1 + squared) * gradient + slope * inner * capsules
+
+
 def squash_unsquared(capsules: Tensor, dim: int = -1) -> Tensor:
     """The form n / (1 + n) that the cluster routing paper prints for dynamic routing."""
     return capsules / (1 + length(capsules, dim, keepdim=True))

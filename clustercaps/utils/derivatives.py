@@ -26,9 +26,9 @@ def wants_graph(gradient: Tensor) -> bool:
 
 
 def plain_gradients(
-    function: Callable[..., Tensor],
+    function: Callable[..., Tensor | tuple[Tensor, ...]],
     inputs: Sequence[Tensor | None],
-    gradient: Tensor,
+    gradient: Tensor | Sequence[Tensor],
     needed: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
     """Gradients of `function(*inputs)` for the inputs that need one, with a graph if needed.
@@ -36,17 +36,28 @@ def plain_gradients(
     Args:
         function: The plain formula.
         inputs: The inputs saved by the operator, still part of their graph.
-        gradient: Gradient of the result.
+        gradient: Gradient of the result, or of each of several results.
         needed: Which inputs need a gradient.
     """
     create_graph = torch.is_grad_enabled()
+    gradients = [gradient] if isinstance(gradient, Tensor) else gradient
     # The inputs already have the dtypes that the operator computes in.
-    with torch.enable_grad(), without_autocast(gradient):
+    with torch.enable_grad(), without_autocast(gradients[0]):
         # Views: if one input was computed from another, that path must not be counted twice.
         apart = [None if tensor is None else tensor.view_as(tensor) for tensor in inputs]
         result = function(*apart)
+        results = [result] if isinstance(result, Tensor) else result
+        used = [n for n, each in enumerate(results) if each.requires_grad]
         asked = [t for t, need in zip(apart, needed, strict=True) if need and t is not None]
-        found = iter(torch.autograd.grad(result, asked, gradient, create_graph=create_graph))
+        found = iter(
+            torch.autograd.grad(
+                [results[n] for n in used],
+                asked,
+                [gradients[n] for n in used],
+                create_graph=create_graph,
+                allow_unused=True,
+            )
+        )
     return tuple(
         next(found) if need and tensor is not None else None
         for tensor, need in zip(apart, needed, strict=True)

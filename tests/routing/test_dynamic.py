@@ -1,11 +1,21 @@
 import pytest
 import torch
+from helpers.derivatives import FORMS
 from helpers.golden import ITERATIVE, assert_golden, fill
 
 from clustercaps.functional import dynamic_route, squash, squash_unsquared
-from clustercaps.routing import create_routing
+from clustercaps.routing import Routed, chunks, create_routing
+from clustercaps.routing.dynamic import plain_dynamic_route
+from clustercaps.routing.squash import squash_gradient
 
 VOTES = fill(1, 3, 2, 2)
+BIAS = torch.tensor([[0.3, -0.2, 0.1, 0.5], [0.0, 0.4, -0.6, 0.2], [0.1, 0.1, 0.1, 0.1]]).double()
+
+
+def plain_route(votes: torch.Tensor, **options: object) -> Routed:
+    defaults = {"bias": None, "iterations": 3, "leaky": False, "detach_inner": False}
+    capsules, coupling = plain_dynamic_route(votes, **{**defaults, **options})
+    return Routed(capsules, None, coupling)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +93,93 @@ def test_gradcheck() -> None:
 def test_iterations_must_be_positive() -> None:
     with pytest.raises(ValueError, match="iterations must be an integer of at least 1, got 0"):
         create_routing("dynamic", 2, 2, 2, iterations=0)
+
+
+@pytest.mark.parametrize("positions", [(), (2, 3)])
+@pytest.mark.parametrize("batch", [0, 1, 3])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"iterations": 1},
+        {"iterations": 2, "leaky": True},
+        {"bias": BIAS},
+        {"bias": BIAS, "leaky": True, "detach_inner": True},
+        {"detach_inner": True},
+    ],
+)
+def test_closed_form_against_plain_equations(
+    options: dict[str, object],
+    batch: int,
+    positions: tuple[int, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Two images at a time, so that the last chunk of three is a smaller one.
+    monkeypatch.setattr(chunks, "CHUNK", 2 * 5 * 3 * 4 * 8 * (6 if positions else 1))
+    votes = torch.randn(batch, 5, 3, 4, *positions, dtype=torch.float64, requires_grad=True)
+    given = [votes]
+    if "bias" in options:
+        given.append(BIAS.clone().requires_grad_())
+        options = {**options, "bias": given[1]}
+    fast, plain = dynamic_route(votes, **options), plain_route(votes, **options)
+    torch.testing.assert_close(fast.capsules, plain.capsules)
+    torch.testing.assert_close(fast.coupling, plain.coupling)
+    assert fast.coupling.requires_grad == plain.coupling.requires_grad
+    pulls = [torch.randn_like(t) for t in (plain.capsules, plain.coupling)]
+    # The parents alone, the coupling coefficients alone, and both.
+    for chosen in ([0], [1], [0, 1]):
+        if 1 in chosen and not plain.coupling.requires_grad:
+            continue
+        gradients = [
+            torch.autograd.grad(
+                [(routed.capsules, routed.coupling)[n] for n in chosen],
+                given,
+                [pulls[n] for n in chosen],
+                retain_graph=True,
+                allow_unused=True,
+                materialize_grads=True,
+            )
+            for routed in (fast, plain)
+        ]
+        for actual, expected in zip(*gradients, strict=True):
+            torch.testing.assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("options", [{}, {"leaky": True, "iterations": 2}])
+def test_derivatives_in_every_form(form: str, options: dict[str, object]) -> None:
+    votes, bias = torch.randn(1, 3, 2, 2, dtype=torch.float64), BIAS[:2, :2].contiguous()
+
+    def capsules_of(route):  # type: ignore[no-untyped-def]
+        def run(votes: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+            routed = route(votes, bias=bias, **options)
+            return torch.cat([routed.capsules.flatten(1), routed.coupling.flatten(1)], 1)
+
+        return run
+
+    fast, plain = (FORMS[form](capsules_of(r), [votes, bias]) for r in (dynamic_route, plain_route))
+    torch.testing.assert_close(fast, plain, rtol=1e-9, atol=1e-9)
+
+
+def test_gradient_of_identical_and_zero_votes_is_finite() -> None:
+    for votes in (torch.zeros(2, 4, 3, 2), torch.ones(2, 4, 3, 2), 1e4 * torch.ones(1, 4, 3, 2)):
+        votes.requires_grad_()
+        dynamic_route(votes).capsules.sum().backward()
+        assert votes.grad is not None
+        assert votes.grad.isfinite().all()
+
+
+def test_squash_gradient() -> None:
+    capsules = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
+    pull = torch.randn_like(capsules)
+    (expected,) = torch.autograd.grad(squash(capsules, dim=1), capsules, pull)
+    torch.testing.assert_close(squash_gradient(capsules.detach(), pull, dim=1), expected)
+
+
+def test_memory_of_the_votes_is_not_kept_twice() -> None:
+    votes = torch.randn(2, 50, 3, 8, requires_grad=True)
+    kept: list[torch.Tensor] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        dynamic_route(votes)
+    large = {t.data_ptr() for t in kept if t.numel() >= votes.numel()}
+    assert large == {votes.data_ptr()}

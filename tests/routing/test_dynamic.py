@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 from helpers.derivatives import FORMS
@@ -150,7 +152,7 @@ def test_closed_form_against_plain_equations(
 def test_derivatives_in_every_form(form: str, options: dict[str, object]) -> None:
     votes, bias = torch.randn(1, 3, 2, 2, dtype=torch.float64), BIAS[:2, :2].contiguous()
 
-    def capsules_of(route):  # type: ignore[no-untyped-def]
+    def capsules_of(route: Callable[..., Routed]) -> Callable[..., torch.Tensor]:
         def run(votes: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
             routed = route(votes, bias=bias, **options)
             return torch.cat([routed.capsules.flatten(1), routed.coupling.flatten(1)], 1)
@@ -179,7 +181,12 @@ def test_squash_gradient() -> None:
 def test_memory_of_the_votes_is_not_kept_twice() -> None:
     votes = torch.randn(2, 50, 3, 8, requires_grad=True)
     kept: list[torch.Tensor] = []
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        kept.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
         dynamic_route(votes)
     large = {t.data_ptr() for t in kept if t.numel() >= votes.numel()}
     assert large == {votes.data_ptr()}

@@ -34,7 +34,7 @@ def test_cases_it_cannot_do_are_refused(case: Case, message: str, tmp_path: Path
         build_official(case, tmp_path)
 
 
-@pytest.mark.parametrize("word", ["layers", "scaling", "epoch", "peers", "learning"])
+@pytest.mark.parametrize("word", ["layers", "scaling", "epoch", "peers"])
 def test_only_networks_are_compared(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", word, "--quick", "--official", "somewhere"]) == 2
     err = capsys.readouterr().err

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parent.parent / "clustercaps"
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 50
 
 # Part -> parts that it may import, beside itself and `utils`.
 BELOW: dict[str, set[str]] = {
@@ -106,3 +107,25 @@ def test_light_modules_do_not_load_networks(module: str) -> None:
     code = f"import sys, {module}; print({{'torch', 'clustercaps.models'}} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+SOURCES = sorted(
+    path
+    for folder in (PACKAGE, PACKAGE.parent / "tests", PACKAGE.parent / "examples")
+    for path in folder.rglob("*")
+    if path.suffix in (".py", ".h", ".cpp")
+)
+
+
+def test_files_and_functions_are_short() -> None:
+    too_long = []
+    for path in SOURCES:
+        text = path.read_text(encoding="utf-8")
+        if len(text.splitlines()) > MOST_LINES:
+            too_long.append(f"{path}: {len(text.splitlines())} lines")
+        for node in ast.walk(ast.parse(text)) if path.suffix == ".py" else ():
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                if lines > MOST_LINES_OF_A_FUNCTION:
+                    too_long.append(f"{path}:{node.lineno}: {node.name} has {lines} lines")
+    assert too_long == []

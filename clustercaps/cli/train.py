@@ -75,6 +75,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="argument of the network, for example votes=8; can be repeated",
     )
+    add_settings(parser)
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for every setting that has no flag of its own."""
     settings = parser.add_argument_group("settings, which override the recipe")
     hints = typing.get_type_hints(TrainSettings)
     for each in dataclasses.fields(TrainSettings):

@@ -5,49 +5,11 @@
 #include <memory>
 #include <numeric>
 
+#include "backward_job.h"
 #include "forward.h"
 #include "products.h"
 
 namespace caps {
-
-// Positions of a group of images, whose padded children and their gradients stay in cache.
-constexpr int64_t kBackwardGroup = 512;
-constexpr int64_t kBackwardPanels = 4;
-// With so few taps, and no gradient for the input, the weight gradient is summed lane by lane.
-constexpr int64_t kFewTaps = 16;
-constexpr int64_t kFewTapsPanels = 16;
-constexpr int64_t kAhead = 3;
-// Gradients kept at once: about this many rows of the parents stay in the nearest cache.
-constexpr int64_t kBlockRows = 128;
-
-template <typename S>
-struct BackwardJob {
-  Layer layer;
-  S eps;
-  // Null moments: there is no norm.
-  Norm<S> norm;
-  const S* moments;
-  const S* x;
-  const S* weight;
-  const S* bias;
-  const S* capsules;
-  const S* scale;
-  const S* gradient;
-  S* x_gradient;
-  bool need_weight, need_bias, need_norm;
-  PanelFunctions<S> panels;
-  // Parents in a block of rows; taps rounded up to whole vectors, and to whole product rows.
-  int64_t block, padded_taps, pulled_taps;
-
-  int64_t map_size() const { return layer.dim * layer.positions(); }
-  bool few_taps() const { return layer.taps() <= kFewTaps && !x_gradient; }
-  // Whether a tap of ones stands in the padding: its weight's gradient is that of the bias.
-  bool bias_as_tap() const {
-    return need_weight && need_bias && !few_taps() && padded_taps > layer.taps();
-  }
-  // Rows of patches in a panel: whole blocks where they are turned.
-  int64_t patch_rows() const { return few_taps() ? layer.taps() : padded_taps; }
-};
 
 // One thread's part: some images and some children, so that only this thread adds to the gradient of
 // these children of these images.

@@ -4,7 +4,7 @@ Axes: B batch, C capsule channels, D capsule dimension, H W feature map, K votes
 I vote clusters of a parent (child channels x weight clusters per child).
 """
 
-from typing import Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple, overload
 
 import torch
 from jaxtyping import Float
@@ -28,6 +28,12 @@ from clustercaps.utils.sizes import Size, pair, show_size, windows_along
 
 Children = Float[Tensor, "batch in_channels in_dim in_height in_width"]
 Capsules = Float[Tensor, "batch channels dim height width"]
+
+# Arguments of a layer that must be at least 1.
+SIZES = (
+    *("in_channels", "in_dim", "out_channels", "out_dim", "votes", "clusters", "kernel_size"),
+    "stride",
+)
 
 
 class RoutingTrace(NamedTuple):
@@ -90,17 +96,8 @@ class CapsuleConv2d(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        sizes = {
-            "in_channels": in_channels,
-            "in_dim": in_dim,
-            "out_channels": out_channels,
-            "out_dim": out_dim,
-            "votes": votes,
-            "clusters": clusters,
-            "kernel_size": kernel_size,
-            "stride": stride,
-        }
-        for name, value in sizes.items():
+        sizes = (in_channels, in_dim, out_channels, out_dim, votes, clusters, kernel_size, stride)
+        for name, value in zip(SIZES, sizes, strict=True):
             at_least(name, value, 1)
         padding = kernel_size // 2 if padding is None else padding
         at_least("padding", padding, 0)
@@ -117,23 +114,17 @@ class CapsuleConv2d(nn.Module):
         if not issubclass(get_routing(routing), ClusterRouting):
             self.router = self._build_router()
             self.router.to(device=device, dtype=dtype)
-
         # One group per child channel; its outputs are (clusters, votes, out_channels, out_dim).
+        rows = in_channels * clusters * votes * out_channels * out_dim
+        place: dict[str, Any] = {"device": device, "dtype": dtype}
+        window = (kernel_size, stride, padding)
         self.vote = nn.Conv2d(
-            in_channels * in_dim,
-            in_channels * clusters * votes * out_channels * out_dim,
-            kernel_size,
-            stride,
-            padding,
-            groups=in_channels,
-            bias=bias,
-            device=device,
-            dtype=dtype,
+            in_channels * in_dim, rows, *window, groups=in_channels, bias=bias, **place
         )
         self.norm = None
         if norm:
             map_size = None if self.in_size is None else self.out_size(self.in_size)
-            self.norm = MapNorm(out_dim, map_size, device=device, dtype=dtype)
+            self.norm = MapNorm(out_dim, map_size, **place)
 
     def out_size(self, in_size: Size) -> tuple[int, int]:
         """Height and width of the parent feature maps for child feature maps of this size."""

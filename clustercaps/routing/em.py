@@ -60,19 +60,13 @@ def em_route(
         final_lambda: Inverse temperature at the end of the schedule.
         lambdas: Inverse temperatures of all iterations, instead of the schedule.
         eps: Added to the variances.
-        smoothing: Weight of the previous mean in the new one; 0.1 in the released code, starting
-            from zeros; the paper has none.
-        compete: Maps logits to log coupling coefficients, for parents that also compete over
-            positions.
+        smoothing: Weight of the previous mean, at first 0; 0.1 in the released code.
+        compete: Maps logits to log coupling coefficients; by default, parent types compete.
 
     Returns:
         Means and activations of the parents, and the coupling coefficients R of the last M-step.
     """
-    at_least("iterations", iterations, 1)
-    if lambdas is None:
-        lambdas = lambda_schedule(final_lambda, iterations)
-    if len(lambdas) != iterations:
-        raise ValueError(f"{iterations} iterations need {iterations} lambdas, got {len(lambdas)}")
+    lambdas = check_lambdas(lambdas, final_lambda, iterations)
     compete = compete or compete_over_parents
     mean = votes.new_zeros(())
     logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
@@ -92,6 +86,18 @@ def em_route(
             constant = votes.shape[3] / 2 * math.log(2 * math.pi)
             logits = (F.logsigmoid(odds) - spread - constant).unsqueeze(1) - distance
     return Routed(mean, odds.sigmoid(), coupling)
+
+
+def check_lambdas(
+    lambdas: Sequence[float] | None, final_lambda: float, iterations: int
+) -> Sequence[float]:
+    """The inverse temperature of every iteration: those that are given, or the schedule."""
+    at_least("iterations", iterations, 1)
+    if lambdas is None:
+        return lambda_schedule(final_lambda, iterations)
+    if len(lambdas) != iterations:
+        raise ValueError(f"{iterations} iterations need {iterations} lambdas, got {len(lambdas)}")
+    return lambdas
 
 
 def lambda_schedule(final_lambda: float, iterations: int) -> list[float]:

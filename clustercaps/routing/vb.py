@@ -25,6 +25,7 @@ as the authors do afterwards, is up to the layer.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -61,8 +62,7 @@ def vb_route(
         kappa: Strength of the prior mean, in votes.
         scale: Scale of the prior precision (Psi_0), the same for all entries.
         nu: Degrees of freedom of the prior precision, more than D - 1; D + 1 by default.
-        compete: Maps logits to log coupling coefficients, for parents that also compete over
-            positions.
+        compete: Maps logits to log coupling coefficients; by default, parent types compete.
 
     Returns:
         Means of the parents, logits of their activations, and the coupling coefficients R of the
@@ -70,33 +70,66 @@ def vb_route(
     """
     at_least("iterations", iterations, 1)
     dim, parents = votes.shape[3], votes.shape[2]
-    nu = check_freedom(nu, dim)
+    prior = Prior(alpha, mean, kappa, scale, check_freedom(nu, dim))
     compete = compete or compete_over_parents
-    below = torch.arange(dim, dtype=votes.dtype, device=votes.device)
-    below = below.view(1, 1, dim, *[1] * (votes.ndim - 4))
     present = activations.sigmoid().unsqueeze(2)
     # As in the released code, the initial coefficients are uniform over types only.
     coupling = torch.full_like(votes[:, :, :, 0], 1 / parents)
     for step in range(iterations):
-        weights = coupling * present
-        mass = weights.sum(1)
-        strength = kappa + mass
-        means = (weighted_sum(weights, votes) + kappa * mean) / strength.unsqueeze(2)
-        squares = weighted_squares(weights, votes, means)
-        inverse = 1 / scale + squares + kappa * (means - mean).square()
-        counts = alpha + mass
-        share = counts.digamma() - counts.sum(1, keepdim=True).digamma()
-        freedom = nu + mass
-        precision = ((freedom.unsqueeze(2) - below) / 2).digamma().sum(2)
-        precision = precision + dim * math.log(2) - inverse.log().sum(2)
+        found = fit(votes, coupling * present, prior)
         if step < iterations - 1:
-            distance = weighted_distance(votes, means, freedom.unsqueeze(2) / inverse)
+            distance = weighted_distance(votes, found.means, found.precisions)
             # The constant -D/2 ln(2 pi) of the density is the same for all parents.
-            parent = share + (precision - dim / strength) / 2
+            parent = found.share + (found.log_precision - dim / found.strength) / 2
             coupling = compete(parent.unsqueeze(1) - distance / 2).exp()
-    entropy = dim / 2 * math.log(2 * math.pi * math.e) - precision / 2
-    logits = per_parent(beta_a, votes) - (share.exp() * entropy + per_parent(beta_u, votes))
-    return Routed(means, logits, coupling)
+    entropy = dim / 2 * math.log(2 * math.pi * math.e) - found.log_precision / 2
+    logits = per_parent(beta_a, votes) - (found.share.exp() * entropy + per_parent(beta_u, votes))
+    return Routed(found.means, logits, coupling)
+
+
+class Prior(NamedTuple):
+    """Parameters of the priors, as in `vb_route`."""
+
+    alpha: float
+    mean: float
+    kappa: float
+    scale: float
+    nu: float
+
+
+class Posterior(NamedTuple):
+    """Expectations under the posteriors of all parents, each [B, J, *positions].
+
+    Attributes:
+        means: Means m_j [B, J, D, *positions].
+        precisions: Expected precisions nu_j Psi_j [B, J, D, *positions].
+        strength: kappa_j.
+        share: E ln pi_j.
+        log_precision: E ln |Lambda_j|.
+    """
+
+    means: Tensor
+    precisions: Tensor
+    strength: Tensor
+    share: Tensor
+    log_precision: Tensor
+
+
+def fit(votes: Tensor, weights: Tensor, prior: Prior) -> Posterior:
+    """The posteriors of the parents from votes [B, I, J, D, *positions] with these weights."""
+    dim, mass = votes.shape[3], weights.sum(1)
+    strength = prior.kappa + mass
+    prior_sum = prior.kappa * prior.mean
+    means = (weighted_sum(weights, votes) + prior_sum) / strength.unsqueeze(2)
+    squares = weighted_squares(weights, votes, means)
+    inverse = 1 / prior.scale + squares + prior.kappa * (means - prior.mean).square()
+    counts, freedom = prior.alpha + mass, (prior.nu + mass).unsqueeze(2)
+    share = counts.digamma() - counts.sum(1, keepdim=True).digamma()
+    below = torch.arange(dim, dtype=votes.dtype, device=votes.device)
+    below = below.view(1, 1, dim, *[1] * (votes.ndim - 4))
+    halves = ((freedom - below) / 2).digamma().sum(2)
+    log_precision = halves + dim * math.log(2) - inverse.log().sum(2)
+    return Posterior(means, freedom / inverse, strength, share, log_precision)
 
 
 def check_freedom(nu: float | None, dim: int) -> float:

@@ -60,12 +60,7 @@ def shows_routing(settings: TrainSettings) -> bool:
 
 
 @torch.no_grad()
-def routing_figure(
-    model: CapsuleNet,
-    images: ImageBatch,
-    path: Path,
-    layer: int = 2,
-) -> Path:
+def routing_figure(model: CapsuleNet, images: ImageBatch, path: Path, layer: int = 2) -> Path:
     """Draw, per image, its capsules in one layer and the routing weight of each vote cluster.
 
     Args:
@@ -101,12 +96,10 @@ def routing_figure(
         bars.axhline(fair, color="0.3", linewidth=0.8, linestyle="--")
         bars.set(ylim=(0, 2 * fair), xticks=[], yticks=[])
         bars.spines[["top", "right"]].set_visible(False)
-    grid[0][0].set_title("image", fontsize=9)
-    for channel in range(channels):
-        grid[0][1 + channel].set_title(f"capsules\nchannel {channel + 1}", fontsize=9)
-    for cluster in range(clusters):
-        grid[0][1 + channels + cluster].set_title(f"weight of\ncluster {cluster + 1}", fontsize=9)
-    grid[0][-1].set_title("mean\nweights", fontsize=9)
+    titles = ["image", *(f"capsules\nchannel {channel + 1}" for channel in range(channels))]
+    titles += [f"weight of\ncluster {cluster + 1}" for cluster in range(clusters)]
+    for ax, title in zip(grid[0], [*titles, "mean\nweights"], strict=True):
+        ax.set_title(title, fontsize=9)
     figure.suptitle(
         f"Capsule lengths and routing weights in layer {layer} "
         f"(red: above 1/{clusters}, blue: below; dashed: 1/{clusters})",

@@ -44,17 +44,7 @@ def train(
     """
     folder = RunFolder(Path(out))
     accelerator = new_accelerator(folder, track)
-    refusal: str | None = None
-    if accelerator.is_main_process:
-        try:
-            folder.open(settings, resume, overwrite)
-        except ValueError as error:
-            if accelerator.num_processes == 1:
-                raise
-            refusal = str(error)
-    refusal = _from_first(refusal, accelerator.num_processes)
-    if refusal is not None:
-        raise ValueError(refusal)
+    _open(folder, accelerator, settings, resume, overwrite)
     try:
         if folder.result is not None:
             return folder.result
@@ -68,6 +58,27 @@ def train(
         # Not `end_training`, which destroys the process group: the next seed needs it.
         for tracker in accelerator.trackers:
             tracker.finish()
+
+
+def _open(
+    folder: RunFolder,
+    accelerator: Accelerator,
+    settings: TrainSettings,
+    resume: bool,
+    overwrite: bool,
+) -> None:
+    """Open the folder in the main process; all processes raise its error."""
+    refusal: str | None = None
+    if accelerator.is_main_process:
+        try:
+            folder.open(settings, resume, overwrite)
+        except ValueError as error:
+            if accelerator.num_processes == 1:
+                raise
+            refusal = str(error)
+    refusal = _from_first(refusal, accelerator.num_processes)
+    if refusal is not None:
+        raise ValueError(refusal)
 
 
 def new_accelerator(folder: RunFolder, track: str | None) -> Accelerator:

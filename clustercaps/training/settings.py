@@ -130,12 +130,9 @@ class TrainSettings:
             if getattr(self, name) not in allowed:
                 raise ValueError(unknown(name, getattr(self, name), allowed))
         self._refuse_contradictions()
+        self._refuse_data()
 
     def _refuse_contradictions(self) -> None:
-        from clustercaps.data.catalogue import info, is_streamed
-        from clustercaps.models.registry import check_settings
-
-        check_settings(self.model, self.model_settings)
         if not 0 < self.lr_decay <= 1 or self.decay_epochs <= 0:
             raise ValueError(
                 "lr_decay must be in (0, 1] and decay_epochs positive, got "
@@ -167,6 +164,12 @@ class TrainSettings:
             raise ValueError(
                 f"accumulate ({self.accumulate}) cannot exceed batch_size ({self.batch_size})"
             )
+
+    def _refuse_data(self) -> None:
+        from clustercaps.data.catalogue import info, is_streamed
+        from clustercaps.models.registry import check_settings
+
+        check_settings(self.model, self.model_settings)
         if self.views and (is_streamed(self.data) or not info(self.data).stereo):
             raise ValueError(
                 f"views is not supported by {self.data}; use smallnorb or rendered-norb"

@@ -33,6 +33,17 @@ def he_std(fan_in: int) -> float:
     return math.sqrt(2 / fan_in) / TRUNCATED
 
 
+def check_window(size: tuple[int, int], window: tuple[int, int], stride: int) -> None:
+    """Raise an error if the primary capsules do not see the whole feature map."""
+    left = [windows_along(side, kernel, stride) for side, kernel in zip(size, window, strict=True)]
+    if left != [1, 1]:
+        raise ValueError(
+            f"the primary capsules must see the whole feature map of {show_size(size)}, but a "
+            f"kernel of {show_size(window)} with stride {stride} does not give 1x1; omit "
+            "primary_kernel to infer it"
+        )
+
+
 class EfficientCapsNet(LengthClassifier):
     """Convolutions, depthwise primary capsules, class capsules by self-attention, decoder.
 
@@ -85,16 +96,7 @@ class EfficientCapsNet(LengthClassifier):
             chans = out
         self.layers = nn.Sequential(*layers)
         window = size if primary_kernel is None else (primary_kernel, primary_kernel)
-        left = [
-            windows_along(side, kernel, primary_stride)
-            for side, kernel in zip(size, window, strict=True)
-        ]
-        if left != [1, 1]:
-            raise ValueError(
-                f"the primary capsules must see the whole feature map of {show_size(size)}, but a "
-                f"kernel of {show_size(window)} with stride {primary_stride} does not give 1x1; "
-                "omit primary_kernel to infer it"
-            )
+        check_window(size, window, primary_stride)
         self.primary = depthwise(chans, window, primary_stride)
         self.primary_dim = primary_dim
         children = chans // primary_dim

@@ -11,6 +11,7 @@ which learns faster.
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -63,23 +64,17 @@ class EMCapsNet(MatrixCapsNet):
         checkpoint: bool = False,
         threshold: float = -25.0,
     ) -> None:
-        shared = {"iterations": iterations, "smoothing": smoothing}
+        def options(inverse_temperature: float, cost: float, logit: float) -> dict[str, Any]:
+            betas = {"beta_u": cost * UNIT_COST, "beta_a": logit / inverse_temperature}
+            shared = {"iterations": iterations, "smoothing": smoothing, **betas}
+            return {**shared, "final_lambda": inverse_temperature}
+
         design = MatrixDesign(
             "em",
-            routing_options={
-                **shared,
-                "final_lambda": final_lambda,
-                "beta_u": UNIT_COST / 2,
-                "beta_a": threshold / final_lambda,
-            },
-            class_options={
-                **shared,
-                "final_lambda": class_lambda,
-                "beta_u": 2 * UNIT_COST,
-                "beta_a": class_threshold / class_lambda,
-            },
-            vote_std=vote_std,
-            class_std=class_std,
+            options(final_lambda, 0.5, threshold),
+            options(class_lambda, 2.0, class_threshold),
+            vote_std,
+            class_std,
             primary_shift=-1.0,
         )
         sizes = (num_classes, in_chans, img_size, width, types, side)

@@ -31,6 +31,16 @@ def test_links_lead_somewhere(page: str) -> None:
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
 
 
+def test_one_version_and_date_in_package_changelog_and_citation() -> None:
+    from clustercaps import __version__
+
+    newest = re.search(r"^## (\S+) - ([\d-]+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    citation = (ROOT / "CITATION.cff").read_text()
+    assert newest is not None
+    assert newest[1] == __version__
+    assert f"\nversion: {newest[1]}\ndate-released: {newest[2]}\n" in citation
+
+
 @pytest.fixture(scope="module")
 def known() -> list[tuple[str, float]]:
     return known_numbers(ROOT / "results", ROOT / "clustercaps/experiments/paper.json")

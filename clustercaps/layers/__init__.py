@@ -30,6 +30,7 @@ from clustercaps.layers.primary import PrimaryCapsules
 from clustercaps.layers.resnet import BasicBlock, ResNetFront, ResNetStem
 from clustercaps.layers.self_routing import SelfRoutingCapsules2d, SelfRoutingClasses
 from clustercaps.layers.votes import CoordinateAddition, MatrixVotes, VectorVotes
+from clustercaps.layers.whole_map import WholeMapConv2d
 from clustercaps.layers.windows import Windows, cut_windows
 
 __all__ = [
@@ -62,6 +63,7 @@ __all__ = [
     "SelfRoutingClasses",
     "UpsamplingDecoder",
     "VectorVotes",
+    "WholeMapConv2d",
     "Windows",
     "cut_windows",
 ]

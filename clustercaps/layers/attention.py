@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from clustercaps.layers.activation import CapsuleActivation
 from clustercaps.layers.padding import pad_same
+from clustercaps.layers.whole_map import WholeMapConv2d
 from clustercaps.routing import create_routing
 
 
@@ -42,7 +43,7 @@ class AttentionCapsules2d(nn.Module):
         self.sizes, self.same = (in_types, types, dim), same
         self.dropout = nn.Dropout(dropout)
         # Every child type has its own convolution to the votes for all parents.
-        self.vote = nn.Conv2d(
+        self.vote = WholeMapConv2d(
             in_types * in_dim, in_types * types * dim, kernel_size, stride, groups=in_types
         )
         # Glorot's bound for the convolutions of all child types as one: small initial votes.

@@ -17,7 +17,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clustercaps.routing.base import Routed, Routing, Votes, weighted_votes
+from clustercaps.routing.base import Routed, Routing, Votes
+from clustercaps.routing.moments import weighted_sum
 
 
 def attention_route(votes: Votes, weight: Float[Tensor, "parents dim children children"]) -> Routed:
@@ -30,9 +31,21 @@ def attention_route(votes: Votes, weight: Float[Tensor, "parents dim children ch
     Returns:
         Weighted means of the votes, without activations, and the coupling coefficients.
     """
-    scores = torch.einsum("bmjd...,jdmn->bnj...", votes, weight)
-    coupling = scores.softmax(1)
-    return Routed(weighted_votes(coupling, votes), None, coupling)
+    coupling = attention_scores(votes, weight).softmax(1)
+    return Routed(weighted_sum(coupling, votes), None, coupling)
+
+
+def attention_scores(
+    votes: Votes, weight: Float[Tensor, "parents dim children children"]
+) -> Float[Tensor, "batch children parents *positions"]:
+    """The scores e of all children, for every parent."""
+    if votes.ndim == 4:
+        return torch.einsum("bmjd,jdmn->bnj", votes, weight)
+    # One product for every image and parent, with positions last, where they are in memory: einsum
+    # would move them and copy the votes several times.
+    of_parent = votes.flatten(4).transpose(1, 2).flatten(2, 3)
+    scores = torch.matmul(weight.permute(0, 3, 2, 1).flatten(2), of_parent)
+    return scores.transpose(1, 2).unflatten(3, votes.shape[4:])
 
 
 class AttentionRouting(Routing):

@@ -72,3 +72,18 @@ def test_gradcheck() -> None:
         for shape in ((2, 3, 2, 2), (3, 2, 2), (3, 2))
     )
     assert torch.autograd.gradcheck(capsule_activation, (capsules, matrix, shift))
+
+
+@pytest.mark.parametrize("positions", [(), (1,), (2, 3)])
+@pytest.mark.parametrize("batch", [0, 1, 3])
+def test_products_against_the_equations(batch: int, positions: tuple[int, ...]) -> None:
+    votes = torch.randn(batch, 4, 3, 5, *positions, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(3, 5, 4, 4, dtype=torch.float64, requires_grad=True)
+    coupling = torch.einsum("bmjd...,jdmn->bnj...", votes, weight).softmax(1)
+    capsules = (coupling.unsqueeze(3) * votes).sum(1)
+    routed = attention_route(votes, weight)
+    torch.testing.assert_close(routed.coupling, coupling)
+    torch.testing.assert_close(routed.capsules, capsules)
+    pull = torch.randn_like(capsules)
+    grads = torch.autograd.grad(routed.capsules, (votes, weight), pull)
+    torch.testing.assert_close(grads, torch.autograd.grad(capsules, (votes, weight), pull))

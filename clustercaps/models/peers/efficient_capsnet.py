@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from clustercaps.layers.decoders import ConvolutionalDecoder, FullyConnectedDecoder
 from clustercaps.layers.votes import VectorVotes
+from clustercaps.layers.whole_map import WholeMapConv2d
 from clustercaps.models.base import ClassCapsules, LengthClassifier
 from clustercaps.models.preset import Preset, Recipe
 from clustercaps.routing import Routed, create_routing
@@ -150,7 +151,7 @@ def depthwise(chans: int, kernel_size: tuple[int, int], stride: int) -> nn.Conv2
 
     Keras counts the fan-in of one channel, and the fan-out of all channels.
     """
-    conv = nn.Conv2d(chans, chans, kernel_size, stride, groups=chans)
+    conv = WholeMapConv2d(chans, chans, kernel_size, stride, groups=chans)
     bound = math.sqrt(6 / (kernel_size[0] * kernel_size[1] * (1 + chans)))
     nn.init.uniform_(conv.weight, -bound, bound)
     assert isinstance(conv.bias, Tensor)

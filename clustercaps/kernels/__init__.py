@@ -1,18 +1,19 @@
-"""Fast paths of the capsule layer, never needed for correctness.
+"""Fast backends of the capsule layer, all equivalent to the reference.
 
 Backends, each tested against the first:
 
-- "reference": votes by one grouped convolution, routing in plain PyTorch. Works everywhere.
-- "chunked": plain PyTorch too, with the votes of a few images at a time and the gradient in closed
-  form: about half the time and a fraction of the memory. Needs no compiler.
-- "compiled": the same votes, and only the routing through `torch.compile`. The first call of every
-  shape waits for the compiler (tens of seconds), so it is used only when asked for.
+- "reference": votes from one grouped convolution, routing in plain PyTorch. Works everywhere.
+- "chunked": also plain PyTorch, with the votes of a few images at a time and a closed-form
+  gradient: about half the time and a fraction of the memory. Needs no compiler.
+- "compiled": the same votes, with only the routing compiled by `torch.compile`. The first call for
+  every shape waits for the compiler (tens of seconds), so it is used only on request.
 - "cpu": one fused C++ kernel that never stores a vote; built on first use.
-- "triton": the same votes, and the routing in one pass over them on CUDA. Checked for correctness
-  without a GPU only, so it is used only when asked for.
+- "triton": the same votes, with the routing in one pass over them on CUDA. Tested only without a
+  GPU, so it is used only on request.
 
-"auto" takes "cpu" for tensors on CPU, "chunked" if that cannot be built, the reference elsewhere.
-The argument `backend` of a layer or the environment variable CLUSTERCAPS_BACKEND forces a path.
+"auto" selects "cpu" for tensors on the CPU, "chunked" if that cannot be built, and the reference on
+other devices. The argument `backend` of a layer or the environment variable CLUSTERCAPS_BACKEND
+forces a backend.
 """
 
 import os
@@ -46,12 +47,12 @@ __all__ = [
 ]
 
 BACKENDS = ("reference", "chunked", "compiled", "cpu", "triton")
-# Other routings have no fused form and take the reference whatever is asked for.
+# Other routings have no fused kernel and always use the reference.
 FUSED_ROUTINGS = ("cluster", "uniform")
 
 
 class NormNumbers(NamedTuple):
-    """What layer norm over (D, H, W) needs beside its input: scale and shift [D, H, W], or None."""
+    """Parameters of layer norm over (D, H, W): scale and shift [D, H, W] or None, and eps."""
 
     weight: Tensor | None
     bias: Tensor | None
@@ -59,14 +60,14 @@ class NormNumbers(NamedTuple):
 
 
 class Availability(NamedTuple):
-    """Whether a backend can be used here, and what to know about it."""
+    """Whether a backend is available, and a comment or the reason."""
 
     usable: bool
     why: str
 
 
 def available() -> dict[str, Availability]:
-    """Every backend with whether it can be used and why, or why not. Builds nothing."""
+    """The availability of every backend. Builds nothing."""
     return {
         "reference": Availability(True, "plain PyTorch, works everywhere"),
         "chunked": Availability(True, "plain PyTorch, the votes of a few images at a time"),
@@ -80,12 +81,12 @@ def choose(backend: str, device: str, routing: str = "cluster") -> str:
     """The backend that a layer will use.
 
     Args:
-        backend: "auto" or a name from `BACKENDS`. With "auto", CLUSTERCAPS_BACKEND is asked first.
-        device: Type of the device that holds the capsules, such as "cpu".
+        backend: "auto" or a name from `BACKENDS`. With "auto", CLUSTERCAPS_BACKEND is used if set.
+        device: Type of the device of the capsules, such as "cpu".
         routing: Name of the layer's routing.
 
     Raises:
-        RuntimeError: A backend was forced that cannot be used here; the message says why.
+        RuntimeError: A forced backend is not available; the message says why.
     """
     if backend == "auto":
         backend = os.environ.get("CLUSTERCAPS_BACKEND", "auto")
@@ -110,11 +111,14 @@ def choose(backend: str, device: str, routing: str = "cluster") -> str:
     else:
         state = Availability(_cpu_loads(warn=False), _load_failure() or "")
     if not state.usable:
-        raise RuntimeError(f"backend {backend!r} was asked for but cannot be used: {state.why}")
+        raise RuntimeError(
+            f"backend {backend!r} was requested but is not available: {state.why}; use "
+            'backend="auto", and see `clustercaps kernels`'
+        )
     return backend
 
 
-# To torch.compile the choice is a constant: it must not look into building and loading.
+# torch.compile treats the choice as a constant and does not trace building and loading.
 _choose_once = torch.compiler.assume_constant_result(choose)
 
 
@@ -130,7 +134,7 @@ def cluster_capsules(
     norm: NormNumbers | None = None,
     backend: str = "auto",
 ) -> Tensor:
-    """Capsules of a layer: votes, routing, and the norm if there is one, by the chosen backend.
+    """Capsules of a layer with the chosen backend: votes, routing, and optionally the norm.
 
     Args:
         x: Child capsules [B, C, D, H, W].
@@ -141,11 +145,11 @@ def cluster_capsules(
         out_channels: Parent capsule channels.
         routing: Name of the routing.
         eps: Added to the variance of the votes.
-        norm: Numbers of the layer norm over (D, H, W) that follows, if one does.
+        norm: Parameters of the layer norm over (D, H, W), if there is one.
         backend: "auto" or a name from `BACKENDS`.
     """
     path = _choose_once(backend, x.device.type, routing)
-    # These two compute votes themselves.
+    # These two compute the votes without calling the convolution.
     if path in ("cpu", "chunked") and not may_bypass(vote, nn.Conv2d):
         path = "reference"
     if path == "cpu":
@@ -153,7 +157,7 @@ def cluster_capsules(
         if inputs is not None:
             sizes = (vote.stride[0], int(vote.padding[0]), clusters, votes, out_channels)
             arguments = (*inputs, *sizes, routing == "uniform", eps)
-            # Half precision is rounded before the norm, as it is without the kernel.
+            # Half precision is rounded before the norm, as without the kernel.
             if norm is None or inputs[0].dtype not in library.NAMES:
                 return _normalised(cluster_cpu.cluster_capsules(*arguments), norm)
             return cluster_cpu.cluster_capsules(*arguments, True, norm.weight, norm.bias, norm.eps)
@@ -191,13 +195,13 @@ def _route(
 
         return cluster_triton.route(cast, uniform=routing == "uniform", eps=eps)
     if path == "compiled":
-        # The compiler would keep a channels-last layout if it got one, and be slower for it.
+        # The compiler would keep a channels-last layout, which is slower.
         return _compiled()(cast.contiguous(), routing=routing, eps=eps)[0]
     return cluster_route(cast, routing=routing, eps=eps)[0]
 
 
 def status_table() -> str:
-    """What is available, what is used, and why not the others: a table for people."""
+    """A table of all backends: which are available, which is used, and why."""
     used = choose("auto", "cpu")
     rows = [
         [name, "yes" if state.usable else "no", "yes" if name == used else "no", state.why]
@@ -205,7 +209,7 @@ def status_table() -> str:
     ]
     table = text_table(["backend", "available", "used on CPU", "why"], rows)
     forced = os.environ.get("CLUSTERCAPS_BACKEND")
-    return f"{table}\nCLUSTERCAPS_BACKEND={forced} forces the path." if forced else table
+    return f"{table}\nCLUSTERCAPS_BACKEND={forced} forces this backend." if forced else table
 
 
 @cache
@@ -234,14 +238,14 @@ def _cpu_availability() -> Availability:
 
 def _triton_availability() -> Availability:
     if find_spec("triton") is None:
-        return Availability(False, "the package triton is missing; CUDA builds of torch bring it")
+        return Availability(False, "the package triton is missing; CUDA builds of torch install it")
     if _triton_interpreted():
         return Availability(True, "interpreted because of TRITON_INTERPRET=1: slow, for tests")
     if not torch.cuda.is_available():
         return Availability(False, "torch finds no CUDA device")
     if torch.version.hip is None and torch.cuda.get_device_capability() < (7, 0):
         return Availability(False, "the GPU is too old: Triton needs compute capability 7.0")
-    return Availability(True, "compiles on first use, a second or two")
+    return Availability(True, "compiles on first use, one or two seconds")
 
 
 def _triton_interpreted() -> bool:
@@ -272,14 +276,14 @@ def _cpu_loads(warn: bool) -> bool:
 @cache
 def _warn_once(failure: str) -> None:
     warnings.warn(
-        f"the fused CPU kernel is not used, plain PyTorch is: {failure}", UserWarning, stacklevel=2
+        f"using plain PyTorch instead of the fused CPU kernel: {failure}", UserWarning, stacklevel=2
     )
 
 
 @cache
 def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
     print(
-        "clustercaps: compiling the routing, about 25 s the first time, some seconds a new shape",
+        "clustercaps: compiling the routing, about 25 s, then a few seconds per new shape",
         file=sys.stderr,
         flush=True,
     )

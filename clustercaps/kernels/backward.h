@@ -1,5 +1,5 @@
-// The backward pass: votes are computed again, tile by tile, and followed by the two convolution
-// gradients of the tile.
+// The backward pass: votes are recomputed tile by tile, followed by the two convolution gradients
+// of the tile.
 #pragma once
 
 #include <memory>
@@ -47,7 +47,7 @@ class BackwardChunk {
       bias_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * kLanes<S>);
     }
     slopes_.resize(images_ * layer_.channels);
-    // Chunks with other children of the same images would find the same.
+    // Chunks with other children of the same images would compute the same values.
     if (job.need_norm && first_child == 0) norm_gradient_ = Buffer<S>(2 * job.map_size());
   }
 
@@ -58,13 +58,13 @@ class BackwardChunk {
     if (job_.few_taps()) sum_lanes();
   }
 
-  // Clusters this chunk has gradients for: [first_cluster, first_cluster + clusters).
+  // Clusters of this chunk: [first_cluster, first_cluster + clusters).
   int64_t first_cluster() const { return first_child_ * layer_.clusters; }
   int64_t clusters() const { return children_ * layer_.clusters; }
   // [cluster, parent, row, padded taps], and [cluster, parent, row, lane] or null.
   const S* weight_gradient() const { return weight_gradient_.get(); }
   const S* bias_gradient() const { return bias_gradient_.get(); }
-  // Of the norm's weight, then of its bias; null if another chunk has it.
+  // Gradients of the norm's weight, then of its bias; null if another chunk computes them.
   const S* norm_gradient() const { return norm_gradient_.get(); }
 
  private:
@@ -72,7 +72,7 @@ class BackwardChunk {
     return planes.get() + (child * images_ + image) * layer_.planes_size();
   }
 
-  // Calls work(child counted from the first, image counted in the group, where its map begins).
+  // Calls work(child index in the chunk, image index in the group, offset of its feature map).
   template <typename Work>
   void for_each_map(int64_t image, int64_t images, Work work) {
     for (int64_t child = 0; child < children_; ++child) {
@@ -115,7 +115,7 @@ class BackwardChunk {
   }
 
   // pull = scale * gradient, through the norm, and the parents themselves, [panel, parent, width];
-  // past the last position the pull is zero, and with it every gradient.
+  // beyond the last position the pull is zero, and so are all gradients.
   void gather_parents(int64_t image) {
     const int64_t width = job_.panels.width, parents = layer_.parents();
     for (int64_t parent = 0; parent < parents; ++parent) {
@@ -158,7 +158,7 @@ class BackwardChunk {
     });
   }
 
-  // The maps of the parents lie far apart, which the hardware does not foresee.
+  // The feature maps of the parents are far apart, which the hardware prefetcher does not handle.
   void prefetch_parents(int64_t from, int64_t length) {
     for (int64_t i = 0; i < length; i += 64 / sizeof(S)) {
       __builtin_prefetch(job_.gradient + from + i);
@@ -171,7 +171,7 @@ class BackwardChunk {
     gather_patches(offsets_, tile_, planes_of(planes_, child, 0), job_.patch_rows(),
                    patches_.get());
     if (job_.few_taps()) return learn_tile(child);
-    // Gathering may have spilled into the tap of ones.
+    // gather_patches may have overwritten the tap of ones.
     for (int64_t panel = 0; job_.bias_as_tap() && panel < tile_.panels(); ++panel) {
       const int64_t at = (panel * job_.padded_taps + layer_.taps()) * job_.panels.width;
       std::fill_n(patches_.get() + at, job_.panels.width, S(1));
@@ -192,7 +192,7 @@ class BackwardChunk {
     }
   }
 
-  // A panel of the cluster (counted from the chunk's first) for some parents.
+  // A panel of a cluster (index in the chunk) for some parents.
   Panel<S> panel_of(int64_t cluster, int64_t parent, int64_t parents, int64_t panel) const {
     const int64_t taps = layer_.taps(), rows = layer_.rows();
     const int64_t row = ((first_cluster() + cluster) * layer_.parents() + parent) * rows;
@@ -215,7 +215,7 @@ class BackwardChunk {
     }
   }
 
-  // lanes_ [cluster, parent, tap + 1, row, lane] into the gradients of weight and bias.
+  // Sums lanes_ [cluster, parent, tap + 1, row, lane] to the gradients of weight and bias.
   void sum_lanes() {
     const int64_t taps = layer_.taps(), rows = layer_.rows();
     const S* lanes = lanes_.get();

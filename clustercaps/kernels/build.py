@@ -1,7 +1,7 @@
 """Builds the CPU kernel on first use and keeps it in the user's cache folder.
 
-The package ships source only: a kernel compiled for the machine it runs on is several times faster
-than one that must run everywhere, and installing needs no compiler.
+The package ships only source code: a kernel compiled for the machine it runs on is several times
+faster than a portable one, and installation needs no compiler.
 """
 
 import hashlib
@@ -29,19 +29,19 @@ class BuildError(RuntimeError):
 
 
 def find_compiler() -> list[str]:
-    """The C++ compiler's command: $CXX, else the first of c++, g++, clang++."""
+    """The command of the C++ compiler: $CXX, else the first of c++, g++, clang++."""
     named = os.environ.get("CXX")
     for command in [named] if named else ["c++", "g++", "clang++"]:
         words = shlex.split(command)
         if words and shutil.which(words[0]):
             return words
     if named:
-        raise BuildError(f"the compiler named by CXX, {named!r}, does not exist")
-    raise BuildError("there is no C++ compiler (looked for c++, g++, clang++; CXX names another)")
+        raise BuildError(f"the compiler in the environment variable CXX, {named!r}, does not exist")
+    raise BuildError("no C++ compiler found (tried c++, g++, clang++; set CXX to another one)")
 
 
 def library_path(march: str = "native") -> Path:
-    """Where the kernel for this machine, compiler and torch is, or would be after building."""
+    """Path of the kernel for this machine, compiler and torch, whether built or not."""
     compiler = find_compiler()
     parts = [*_sources(), *_flags(march), _version(tuple(compiler)), torch.__version__]
     parts.append(_cpu() if march == "native" else platform.machine())
@@ -50,12 +50,12 @@ def library_path(march: str = "native") -> Path:
 
 
 def build(march: str = "native") -> Path:
-    """The compiled kernel, from the cache if it is there.
+    """Build the kernel, or find it in the cache.
 
-    Several processes may ask at once: one builds, the others wait for it.
+    If several processes call this at the same time, one builds and the others wait for it.
 
     Args:
-        march: The instruction set, as the compiler's `-march` takes it.
+        march: The instruction set, for the compiler's `-march`.
 
     Raises:
         BuildError: There is no compiler, the cache cannot be written, or the compiler failed.
@@ -69,19 +69,19 @@ def build(march: str = "native") -> Path:
             if not library.exists():
                 _compile(library, march)
     except OSError as error:
-        raise BuildError(f"the cache folder {library.parent} cannot be used: {error}") from error
+        raise BuildError(f"cannot use the cache folder {library.parent}: {error}") from error
     return library
 
 
 def _compile(library: Path, march: str) -> None:
     print(
-        f"clustercaps: building the CPU kernel, once, about {EXPECTED_SECONDS} s "
-        f"(kept in {library.parent})",
+        f"clustercaps: building the CPU kernel once, about {EXPECTED_SECONDS} s "
+        f"(cached in {library.parent})",
         file=sys.stderr,
         flush=True,
     )
     log = library.with_suffix(".log")
-    # A temporary name first: a build that is cut short never looks like a finished one.
+    # A temporary name first: an interrupted build never looks like a finished one.
     with tempfile.TemporaryDirectory(dir=library.parent, prefix="building-") as folder:
         unfinished = Path(folder) / library.name
         command = [*find_compiler(), *_flags(march), str(SOURCE), "-o", str(unfinished)]
@@ -90,20 +90,20 @@ def _compile(library: Path, march: str) -> None:
         command += ["-ltorch_cpu", "-lc10"]
         with log.open("w") as out:
             print(shlex.join(command), file=out, flush=True)
-            # Temporary files of the compiler belong in the cache too.
+            # Temporary files of the compiler also go to the cache.
             environment = {**os.environ, "TMPDIR": folder}
             done = subprocess.run(
                 command, stdout=out, stderr=subprocess.STDOUT, env=environment, check=False
             )
         if done.returncode != 0:
-            raise BuildError(f"the compiler failed with code {done.returncode}; its log is {log}")
+            raise BuildError(f"the compiler failed with code {done.returncode}; see the log {log}")
         os.replace(unfinished, library)
 
 
 def _flags(march: str) -> list[str]:
     flags = ["-std=c++20", "-O3", f"-march={march}", "-shared", "-fPIC", "-fopenmp"]
-    # Fused multiply-add, and square roots without a check for negative numbers: neither is
-    # -ffast-math, NaN and infinity keep their meaning.
+    # Fused multiply-add, and square roots without a check for negative numbers. This is not
+    # -ffast-math: NaN and infinity keep their meaning.
     flags += ["-ffp-contract=fast", "-fno-math-errno"]
     sanitizer = os.environ.get("CLUSTERCAPS_SANITIZE")
     if sanitizer:
@@ -121,7 +121,7 @@ def _version(compiler: tuple[str, ...]) -> str:
     try:
         said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise BuildError(f"{shlex.join(command)} does not run: {error}") from error
+        raise BuildError(f"cannot run {shlex.join(command)}: {error}") from error
     return shlex.join(compiler) + said
 
 
@@ -131,6 +131,6 @@ def _cpu() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.machine() + platform.processor()
-    # The first core speaks for all: its name, and what it can do.
+    # The entries of the first core: its name and features.
     wanted = ("model name", "flags", "Features", "CPU part")
     return "\n".join(next((line for line in lines if line.startswith(name)), "") for name in wanted)

@@ -1,7 +1,7 @@
 """The capsule layer in plain PyTorch, with the votes of a few images at a time.
 
-For machines without a compiler: votes that fit the cache are read again from there, and none are
-kept for the backward pass, which computes them again and has the gradient in closed form:
+For machines without a compiler: the votes fit in the cache, and none are saved for the backward
+pass, which recomputes them and uses a closed-form gradient:
 
     dv_ik = g r_i / (R K) (1 - (m_i - s) r_i^2 (v_ik - m_i)),   r = 1/spread, R = sum_i r_i
 """
@@ -18,7 +18,7 @@ from clustercaps.utils.derivatives import plain_gradients, wants_graph
 from clustercaps.utils.precision import wide_dtype
 from clustercaps.utils.sizes import windows_along
 
-# Votes computed at a time, in bytes: about what the cache holds beside the weights.
+# Size of the votes that are computed at a time, in bytes: about the size of the cache.
 CHUNK = 8 * 2**20
 
 
@@ -27,7 +27,7 @@ class ChunkedCapsules(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:
-        """Parents, and what the backward pass needs: they themselves and R."""
+        """Compute the parents; saves them and R for the backward pass."""
         parents, totals = [], []
         for images in x.split(chunk_size(x, weight, shape)):
             centroids, confidence, _ = statistics(cast_votes(images, weight, bias, shape), shape)
@@ -57,7 +57,7 @@ def _closed_form(
     shape: Shape,
     needed: tuple[bool, bool, bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of children, weight and bias, where they are needed; `pull` is g / (R K)."""
+    """Gradients of children, weight and bias, as needed; `pull` is g / (R K)."""
     x, weight, bias = inputs
     size = chunk_size(x, weight, shape)
     of_x: list[Tensor] = []
@@ -102,14 +102,14 @@ def cluster_capsules(
 
 
 def worthwhile(inputs: tuple[Tensor, Tensor, Tensor | None], shape: Shape) -> bool:
-    """Whether chunks gain anything: not if one holds all images and no gradient is wanted."""
+    """Whether chunks help: not if one chunk contains all images and no gradient is needed."""
     x, weight, _ = inputs
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
     return wanted or len(x) > chunk_size(x.flatten(1, 2), weight, shape)
 
 
 def chunk_size(x: Tensor, weight: Tensor, shape: Shape) -> int:
-    """Images whose votes together make up a chunk; at least one."""
+    """Number of images per chunk; at least one."""
     height, width = (
         windows_along(side, weight.shape[-1], shape.stride, shape.padding) for side in x.shape[2:]
     )

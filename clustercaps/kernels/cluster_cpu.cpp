@@ -1,4 +1,4 @@
-// Entry points of the fused capsule layer; README.md has the algebra and the loop structure.
+// Entry points of the fused capsule layer; README.md explains the algebra and the loop structure.
 // Tensors are contiguous: x [batch, child, dim, h, w], weight [cluster, vote, parent, dim, k, k],
 // bias [cluster, vote, parent] or null, capsules and scale [batch, parent, h', w'].
 
@@ -9,7 +9,7 @@ namespace caps {
 template <typename S>
 using Chunks = std::vector<std::unique_ptr<BackwardChunk<S>>>;
 
-// Adds up the chunks' gradients, in their order, into the layout of the convolution.
+// Sums the gradients of the chunks, in order, into the layout of the convolution.
 template <typename S>
 void collect(const BackwardJob<S>& job, const Chunks<S>& chunks, S* weight, S* bias) {
   const Layer& layer = job.layer;
@@ -56,8 +56,8 @@ void collect_norm(const BackwardJob<S>& job, const Chunks<S>& chunks, S* weight,
   }
 }
 
-// Into how many parts the images are cut, and into how many the children: at most `threads` chunks,
-// the largest as small as can be, and children left together where that costs nothing.
+// The number of parts into which images and children are divided: at most `threads` chunks, the
+// largest as small as possible, and children undivided if that costs nothing.
 inline std::pair<int64_t, int64_t> share_out(const Layer& layer, int64_t threads) {
   const auto largest = [](int64_t all, int64_t parts) { return (all + parts - 1) / parts; };
   std::pair<int64_t, int64_t> best{1, 1};
@@ -70,7 +70,7 @@ inline std::pair<int64_t, int64_t> share_out(const Layer& layer, int64_t threads
   return best;
 }
 
-// Where the gradients go; null for what is not wanted.
+// Output pointers of the gradients; null for those that are not needed.
 template <typename S>
 struct Gradients {
   S *x, *weight, *bias, *norm_weight, *norm_bias;
@@ -106,7 +106,7 @@ void backward(const Layer& layer, S eps, const Norm<S>& norm, const S* x, const 
   if (job.need_norm) collect_norm(job, chunks, out.norm_weight, out.norm_bias);
 }
 
-// 0, or 1 when memory ran out: exceptions must not cross into the caller.
+// Returns 0, or 1 if memory is exhausted: exceptions must not reach the caller.
 template <typename Work>
 int guarded(Work work) {
   try {

@@ -1,8 +1,8 @@
 """The fused capsule layer on CPU, as custom operators with gradients.
 
-Votes, statistics, routing weights and the weighted sum are computed tile by tile; no vote is ever
-stored. What is kept for the backward pass is the input, the weights, the capsules and one number
-per capsule entry, the scale 1 / sum_i r_i. Gradients of gradients come from plain PyTorch.
+Votes, statistics, routing weights and the weighted sum are computed tile by tile; votes are never
+stored. The backward pass needs the input, the weights, the capsules and one value per capsule
+entry, the scale 1 / sum_i r_i. Double backward uses plain PyTorch.
 """
 
 from collections.abc import Sequence
@@ -38,10 +38,10 @@ def fused_capsules(
     norm_bias: Tensor | None,
     norm_eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Capsules of a layer, and three tensors that their gradient needs.
+    """Capsules of a layer, and three tensors for their gradient.
 
-    Those are the capsules before the norm (nothing if there is none), the scale of every entry, and
-    mean and inverse deviation of every normalised map.
+    These are the capsules before the norm (empty if there is none), the scale of every entry, and
+    mean and inverse standard deviation of every normalised feature map.
 
     Args:
         x: Child capsules [B, C, D, H, W], float32 or float64.
@@ -52,12 +52,12 @@ def fused_capsules(
         clusters: Weight clusters per child channel.
         votes: Votes in a cluster.
         out_channels: Parent capsule channels.
-        uniform: Whether all clusters weigh the same, instead of by agreement.
+        uniform: Whether all clusters have the same weight.
         eps: Added to the variance of the votes.
-        norm: Whether layer norm over (D, H, W) follows.
+        norm: Whether to apply layer norm over (D, H, W).
         norm_weight: Its scale [D, H, W], or None.
-        norm_bias: Its shift; there is one exactly if there is a scale.
-        norm_eps: Added to the variance of a map.
+        norm_bias: Its shift; None exactly if the scale is None.
+        norm_eps: Added to the variance of a feature map.
     """
     refuse_forward_mode("the fused capsule kernel")
     sizes = (stride, padding, clusters, votes, out_channels, uniform)
@@ -97,9 +97,9 @@ def fused_capsules_grad(
     norm_eps: float,
     needed: list[bool],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of `fused_capsules` for x, weight, bias and the norm's; empty where not needed.
+    """Gradients of `fused_capsules` for x, weight, bias and the norm; empty if not needed.
 
-    `capsules` are those before the norm. Without one, `moments` is empty.
+    `capsules` are those before the norm. Without a norm, `moments` is empty.
     """
     sizes = (stride, padding, clusters, votes, out_channels, uniform)
     layer, _ = _layer(x.shape, weight.shape, *sizes)
@@ -138,7 +138,7 @@ def _backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Any, ...]:
     if gradient is None:
         return (None,) * 14
     needs = ctx.needs_input_grad
-    # Scale and shift of the norm are found together.
+    # Gradients of scale and shift of the norm are computed together.
     norm = needs[11] or needs[12]
     needed = [*needs[:3], norm, norm]
     grads: Sequence[Tensor | None]
@@ -197,7 +197,7 @@ def _layer(
     out_channels: int,
     uniform: bool,
 ) -> tuple[Layer, Shape]:
-    """Sizes for the kernel and the shape of its capsules; asked for in every call, made once."""
+    """Sizes for the kernel and the shape of its capsules; cached, since every call needs them."""
     shape = _out_shape(x, weight, stride, padding, clusters, votes, out_channels)
     sizes = (clusters, votes, out_channels, shape[2], weight[-1], stride, padding, uniform)
     return Layer(*x, *sizes), shape
@@ -223,12 +223,13 @@ def _check_norm(shape: Shape, weight: Tensor | None, bias: Tensor | None) -> Non
     for tensor in (weight, bias):
         if tensor is not None and tensor.shape != shape[2:]:
             raise RuntimeError(
-                f"the norm has numbers for {tuple(tensor.shape)}, its maps are {tuple(shape[2:])}"
+                f"the norm has parameters of shape {tuple(tensor.shape)}, but the feature maps "
+                f"have shape {tuple(shape[2:])}"
             )
 
 
 def _empty(x: Tensor, shape: Shape, norm: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Memory for the results of `fused_capsules`."""
+    """Allocate the results of `fused_capsules`."""
     capsules = x.new_empty(shape if norm else (0,))
     moments = x.new_empty((*shape[:2], 2) if norm else (0,))
     return x.new_empty(shape), capsules, x.new_empty(shape), moments
@@ -237,7 +238,7 @@ def _empty(x: Tensor, shape: Shape, norm: bool) -> tuple[Tensor, Tensor, Tensor,
 def _grads(
     tensors: tuple[Tensor | None, ...], needed: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Memory for the gradients, contiguous; nothing for those not needed."""
+    """Allocate contiguous gradients; empty if not needed."""
     like = tensors[0]
     assert like is not None
     x, weight, bias, norm_weight, norm_bias = (
@@ -275,7 +276,7 @@ def cluster_capsules(
         _check_norm(shape, norm_weight, norm_bias)
         capsules = x.new_empty(shape)
         inputs = map(_dense, (x, weight, bias, norm_weight, norm_bias))
-        # Normalised in place; nobody will ask for a gradient.
+        # Normalised in place; no gradient is needed.
         results = (capsules, capsules if norm else None, None, None)
         load()("inference", layer, eps, norm_eps, *inputs, *results)
     else:
@@ -285,9 +286,9 @@ def cluster_capsules(
 
 
 def _nobody_watches(*tensors: Tensor | None) -> bool:
-    """Whether the kernel may be called past the dispatcher, whose 40 us matter for one image.
+    """Whether the kernel may bypass the dispatcher, whose 40 us matter for one image.
 
-    It may if no gradient, compiler, mode or tensor subclass needs to see it.
+    This is the case if no gradient, compiler, mode or tensor subclass is involved.
     """
     if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
         return False

@@ -1,16 +1,16 @@
-"""Cluster routing of stored votes on CUDA, in Triton: every vote is read once each way.
+"""Cluster routing of stored votes on CUDA, in Triton: every vote is read once per pass.
 
-The votes come from the ordinary grouped convolution. Forward, a program takes a block of parent
-positions of one image, walks over the clusters and adds up
+The votes come from the ordinary grouped convolution. In the forward pass, a program processes a
+block of parent positions of one image, loops over the clusters and computes
 
     r_i = 1 / sqrt(var_i + eps),    R = sum_i r_i,    s = sum_i r_i * m_i / R
 
-Backward it walks again, with g = dL/ds, and needs only the votes, s and the scale 1 / R:
+The backward pass loops again, with g = dL/ds, and needs only the votes, s and the scale 1 / R:
 
     dL/dv_ik = (g * r_i / (R * K)) * (1 - (m_i - s) * r_i^2 * (v_ik - m_i))
 
-No centroid and no weight is ever stored. Importing this file needs the package triton, which only
-CUDA builds of torch bring; `clustercaps.kernels` imports it when it is first used.
+Centroids and weights are never stored. Importing this file needs the package triton, which only
+CUDA builds of torch install; `clustercaps.kernels` imports it on first use.
 """
 
 from functools import partial
@@ -27,10 +27,11 @@ from clustercaps.routing import cluster_route
 from clustercaps.utils.derivatives import plain_gradients, refuse_forward_mode, wants_graph
 from clustercaps.utils.precision import wide_dtype
 
-# Positions of a program. Two for each thread of its four warps: the paper's 8 votes then fill 16
-# registers, so that many programs share a processor, and small maps still make many programs.
+# Positions per program: two per thread of its four warps. The paper's 8 votes then use 16
+# registers, so that many programs share a multiprocessor, and small feature maps still give many
+# programs.
 BLOCK = 256
-# With more votes in a cluster the registers run over, and compiling takes minutes.
+# With more votes per cluster the registers spill, and compiling takes minutes.
 MOST_VOTES = 32
 
 
@@ -40,7 +41,7 @@ def _cluster(pointers, inside, positions, eps: tl.constexpr, votes: tl.constexpr
     """A cluster's votes, centroid and confidence r at a block of positions."""
     kept = ()
     total = tl.zeros(inside.shape, wide)
-    # Unrolled: the votes stay in registers for the second pass, which the variance needs.
+    # Unrolled: the votes stay in registers for the second pass of the variance.
     for k in tl.static_range(votes):
         vote = tl.load(pointers + k * positions, mask=inside, other=0.0).to(wide)
         kept += (vote,)
@@ -55,9 +56,9 @@ def _cluster(pointers, inside, positions, eps: tl.constexpr, votes: tl.constexpr
 @triton.jit
 @no_type_check
 def _place(clusters, positions, votes: tl.constexpr, block: tl.constexpr):
-    """Where this program's positions are in the votes and in the capsules, and which exist."""
+    """Offsets of this program's positions in votes and capsules, and which are inside."""
     blocks = tl.cdiv(positions, block)
-    # Wide, because a batch of votes may have more than 2^31 numbers.
+    # 64 bits, because a batch of votes may have more than 2^31 entries.
     image = (tl.program_id(0) // blocks).to(tl.int64)
     position = (tl.program_id(0) % blocks) * block + tl.arange(0, block)
     in_capsules = image * positions + position
@@ -124,7 +125,7 @@ def _route_grad(
 
 @triton_op("clustercaps::routed_capsules", mutates_args=())
 def routed_capsules(votes: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Capsules [B, *parent] in float32 or wider, and the scale 1 / R that their gradient needs.
+    """Capsules [B, *parent] in float32 or wider, and the scale 1 / R for their gradient.
 
     Args:
         votes: Contiguous votes [B, clusters, K, *parent].
@@ -132,7 +133,7 @@ def routed_capsules(votes: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """
     refuse_forward_mode("the Triton routing")
     capsules, scale = _outputs(votes)
-    # An empty grid is an error to CUDA.
+    # An empty grid is an error in CUDA.
     if votes.numel() > 0:
         grid, sizes = _launch(votes)
         with torch.cuda.device_of(votes):
@@ -162,7 +163,7 @@ def _outputs(votes: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _launch(votes: Tensor) -> tuple[tuple[int], dict[str, int]]:
-    """Grid and sizes of a launch: one program for each block of an image's positions."""
+    """Grid and sizes of a launch: one program per block of positions of an image."""
     batch, clusters, per_cluster, *parent = votes.shape
     positions = prod(parent)
     sizes = {"clusters": clusters, "positions": positions, "votes": per_cluster, "block": BLOCK}
@@ -208,20 +209,20 @@ def route(votes: Tensor, *, uniform: bool, eps: float) -> Tensor:
 
     Args:
         votes: Votes of any floating dtype and layout; half precision is computed in float32.
-        uniform: Whether all clusters weigh the same, instead of by agreement.
+        uniform: Whether all clusters have the same weight.
         eps: Added to the variance of the votes.
 
     Raises:
         RuntimeError: A cluster has more than `MOST_VOTES` votes.
     """
     if uniform:
-        # The mean of the centroids is the mean of all votes: one pass, and nothing to keep.
+        # The mean of the centroids is the mean of all votes: one pass, nothing to save.
         wide = wide_dtype(votes.dtype)
         return votes.mean((1, 2), dtype=wide).to(votes.dtype)
     if votes.shape[2] > MOST_VOTES:
         raise RuntimeError(
-            f"backend 'triton' takes up to {MOST_VOTES} votes a cluster, got {votes.shape[2]}; "
-            "use backend='reference'"
+            f"backend 'triton' supports up to {MOST_VOTES} votes per cluster, got "
+            f"{votes.shape[2]}; use backend='reference'"
         )
     capsules: Tensor = routed_capsules(votes.contiguous(), eps)[0]
     return capsules.to(votes.dtype)

@@ -1,10 +1,10 @@
-// Votes seen from their centroid. Cluster routing asks K votes for their mean and their variance only.
-// Turned by an orthogonal matrix they become the mean m and K - 1 contrasts,
+// Centroid and contrasts. Cluster routing needs only the mean and variance of K votes. An
+// orthogonal matrix transforms the votes to their mean m and K - 1 contrasts,
 //
 //     c_j = a_j (v_0 + ... + v_{j-1} - j v_j),   a_j = 1 / sqrt(j (j + 1) K),   j = 1 ... K - 1,
 //
-// whose squares add up to the variance. A vote is linear in its weights, so the weights are turned
-// instead, once per call, and nothing has to be centred at every position.
+// whose squares sum to the variance. A vote is linear in its weights, so the weights are
+// transformed instead, once per call, and no vote has to be centred.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -17,7 +17,7 @@ inline double contrast_scale(int64_t j, int64_t votes) {
   return 1 / std::sqrt(static_cast<double>(j * (j + 1) * votes));
 }
 
-// Turns numbers i ... of a cluster's votes for one parent, as many as `Some` has.
+// Transforms the votes of a cluster for one parent, for as many consecutive entries as `Some` has.
 template <typename Some, typename S>
 CAPS_INLINE void turn(const Layer& layer, const S* votes, int64_t step, S* rows, int64_t size,
                       const std::vector<S>& scales) {
@@ -30,8 +30,8 @@ CAPS_INLINE void turn(const Layer& layer, const S* votes, int64_t step, S* rows,
   as<Some>(rows) = sum * scales[0];
 }
 
-// weight [cluster, vote, parent, size] as [cluster, parent, row, size], row 0 of m and row j of c_j;
-// `size` is the number of taps, or 1 for the bias. Null stands for zeros.
+// weight [cluster, vote, parent, size] as [cluster, parent, row, size], row 0 for m and row j for
+// c_j; `size` is the number of taps, or 1 for the bias. Null means zeros.
 template <typename S>
 Buffer<S> to_contrasts(const Layer& layer, const S* weight, int64_t size) {
   const int64_t votes = layer.votes, parents = layer.parents(), rows = layer.rows();
@@ -53,8 +53,8 @@ Buffer<S> to_contrasts(const Layer& layer, const S* weight, int64_t size) {
   return turned;
 }
 
-// The gradient of to_contrasts for one cluster and parent: rows [row, size], which are used up, into
-// the votes at weight, `step` apart.
+// The gradient of to_contrasts for one cluster and parent: from rows [row, size], which are
+// overwritten, to the votes at weight, `step` apart.
 template <typename S>
 void from_contrasts(const Layer& layer, double* __restrict rows, int64_t size, S* weight,
                     int64_t step) {

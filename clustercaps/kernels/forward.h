@@ -1,4 +1,5 @@
-// The forward pass: positions in tiles, and per tile every cluster of every child.
+// The forward pass: a loop over tiles of positions, and for each tile over all clusters of all
+// children.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -10,11 +11,12 @@
 
 namespace caps {
 
-// Positions whose padded images a thread prepares at once: few enough to stay in its cache.
+// Number of positions whose padded images a thread prepares at once: few enough to stay in cache.
 constexpr int64_t kForwardGroup = 1024;
 constexpr int64_t kForwardPanels = 4;
 
-// Chunks are numbered by the thread count alone, never stolen: results repeat bit for bit.
+// The chunks depend only on the number of threads, without work stealing: results are
+// bit-identical between runs.
 template <typename Work>
 void run_chunks(int64_t chunks, Work work) {
   at::parallel_for(0, chunks, 1, [&](int64_t begin, int64_t end) {
@@ -22,7 +24,7 @@ void run_chunks(int64_t chunks, Work work) {
   });
 }
 
-// Equal routing weights are those of clusters whose votes are one vote, their mean.
+// Uniform routing is computed as clusters with a single vote, their mean.
 template <typename S>
 S used_eps(const Layer& layer, S eps) {
   return layer.uniform ? S(1) : eps;
@@ -37,7 +39,7 @@ struct ForwardJob {
   const S* weight;
   const S* bias;
   S* capsules;
-  // Null where not wanted.
+  // Null if not needed.
   S* normalised;
   S* scale;
   S* moments;
@@ -50,7 +52,7 @@ struct ForwardJob {
   }
 };
 
-// One thread's part: a range of positions, counted through the batch, and a range of parents.
+// The part of one thread: a range of positions, numbered across the batch, and a range of parents.
 template <typename S>
 class ForwardChunk {
  public:
@@ -92,7 +94,7 @@ class ForwardChunk {
     if (job_.normalised && parents_ == layer_.parents()) normalise_finished(begin, end);
   }
 
-  // Images that this chunk has all of, and that end in this group.
+  // Images that are entirely in this chunk and end in this group.
   void normalise_finished(int64_t begin, int64_t end) {
     const int64_t positions = layer_.positions();
     for (int64_t image = begin / positions; (image + 1) * positions <= end; ++image) {
@@ -111,7 +113,7 @@ class ForwardChunk {
     std::fill_n(total_.get(), size, S(0));
     for (int64_t child = 0; child < layer_.in_channels; ++child) {
       gather_patches(offsets_, tile_, planes_of(child, 0), layer_.taps(), patches_.get());
-      // Panels outside clusters: a panel's sums stay in the nearest cache.
+      // Loop over panels outside clusters: the sums of a panel stay in the L1 cache.
       for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
         for (int64_t n = 0; n < layer_.clusters; ++n) {
           add_cluster(child * layer_.clusters + n, panel);
@@ -156,8 +158,8 @@ class ForwardChunk {
   Tile tile_;
 };
 
-// The maps of images that several chunks worked on together: those with a chunk's border inside, or
-// all if the chunks share the parents.
+// Normalises images that are divided between chunks: those with a chunk boundary inside, or all if
+// chunks divide the parents.
 template <typename S>
 void normalise_shared(const ForwardJob<S>& job, int64_t chunks, int64_t panels, bool by_parent) {
   const int64_t positions = job.layer.positions();
@@ -177,8 +179,8 @@ void normalise_shared(const ForwardJob<S>& job, int64_t chunks, int64_t panels, 
   });
 }
 
-// capsules and scale = 1 / (sum of r), both [batch, parent, position]; normalised like capsules, and
-// moments [batch, channel, 2], if there is a norm.
+// Computes capsules and scale = 1 / (sum of r), both [batch, parent, position]; with a norm, also
+// normalised, like capsules, and moments [batch, channel, 2].
 template <typename S>
 void forward(const Layer& layer, S eps, const Norm<S>& norm, const S* x, const S* weight,
              const S* bias, S* capsules, S* normalised, S* scale, S* moments) {
@@ -190,7 +192,8 @@ void forward(const Layer& layer, S eps, const Norm<S>& norm, const S* x, const S
                           capsules, normalised, scale, moments,
                           panel_functions<S>(layer.rows())};
   const int64_t threads = at::get_num_threads(), width = job.panels.width;
-  // Few positions: the threads share the parents, since part of a panel costs as much as a whole.
+  // With few positions the threads divide the parents, since a partial panel costs as much as a
+  // full one.
   const bool by_parent = all < 2 * width * threads;
   const int64_t units = by_parent ? layer.parents() : (all + width - 1) / width;
   const int64_t chunks = std::min(threads, units);

@@ -1,4 +1,4 @@
-// The layer's sizes, and its zero-padded input.
+// Sizes of the layer, and its zero-padded input.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace caps {
 
-// Filled in by the caller, field by field; see `Layer` in library.py.
+// Filled by the caller, field by field; see `Layer` in library.py.
 struct Layer {
   int64_t batch, in_channels, in_dim, height, width;
-  // Weight clusters per child channel, votes per cluster, parent channels and their dims.
+  // Weight clusters per child channel, votes per cluster, parent channels and their dimension.
   int64_t clusters, votes, channels, dim;
   int64_t kernel, stride, padding;
-  // Routing weights all equal instead of by agreement.
+  // Whether all routing weights are equal.
   int64_t uniform;
 
   int64_t parents() const { return channels * dim; }
@@ -27,8 +27,8 @@ struct Layer {
   int64_t all_clusters() const { return in_channels * clusters; }
   int64_t taps() const { return kernel * kernel * in_dim; }
   int64_t image_size() const { return in_dim * height * width; }
-  // What a cluster says to a parent entry, see contrasts.h: the centroid of its votes and their
-  // contrasts, or the centroid alone where nobody asks how far they agree.
+  // Values of a cluster for a parent entry, see contrasts.h: the centroid and the contrasts, or
+  // only the centroid for uniform routing.
   int64_t rows() const { return uniform ? 1 : votes; }
   int64_t all_rows() const { return parents() * rows(); }
 
@@ -39,7 +39,7 @@ struct Layer {
   int64_t plane() const { return padded_height() * row(); }
   int64_t planes_size() const { return in_dim * plane(); }
 
-  // Where a tap lies from its window's corner in the planes; taps as the weight has them.
+  // Offset of a tap from the corner of its window in the planes; taps are ordered as in the weight.
   int64_t tap_offset(int64_t tap) const {
     const int64_t column = tap % kernel, line = tap / kernel % kernel, dim = tap / kernel / kernel;
     return dim * plane() + line * row() + column % stride * phase() + column / stride;
@@ -48,16 +48,16 @@ struct Layer {
 
 inline int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// Made once: finding an offset costs several divisions.
+// Computed once: each offset costs several divisions.
 inline std::vector<int64_t> tap_offsets(const Layer& layer) {
   std::vector<int64_t> offsets(layer.taps());
   for (int64_t tap = 0; tap < layer.taps(); ++tap) offsets[tap] = layer.tap_offset(tap);
   return offsets;
 }
 
-// Where a map row's numbers lie in its padded row: column w in phase (w + padding) % stride.
-// Calls one(w, offset) for single numbers and pairs(even, odd, count) for a row of stride 2, with
-// the offsets of its first two columns.
+// Positions of a row of a feature map in its padded row: column w is in phase (w + padding) %
+// stride. Calls one(w, offset) for single entries and pairs(even, odd, count) for a row of stride
+// 2, with the offsets of its first two columns.
 template <typename One, typename Pairs>
 CAPS_INLINE void for_each_column(const Layer& layer, int64_t phase_size, One one, Pairs pairs) {
   const int64_t stride = layer.stride, width = layer.width;
@@ -85,7 +85,7 @@ CAPS_INLINE void for_each_row(const Layer& layer, S* image, T* planes, Visit vis
   }
 }
 
-// image [dim, h, w] into planes whose borders are already zero.
+// Copies image [dim, h, w] to planes whose borders are already zero.
 template <typename S>
 void pad_planes(const Layer& layer, const S* image, S* planes) {
   const int64_t phase = layer.phase();

@@ -1,4 +1,4 @@
-"""The compiled kernel, called through ctypes: it takes sizes and addresses, and knows no Python."""
+"""The compiled kernel, called through ctypes with sizes and addresses."""
 
 import ctypes
 import time
@@ -18,20 +18,20 @@ LAYER_FIELDS = (
     *("clusters", "votes", "channels", "dim", "kernel", "stride", "padding", "uniform"),
 )
 NAMES = {torch.float32: "float32", torch.float64: "float64"}
-# What a call is for -> the kernel's function; inference keeps nothing for a backward pass.
+# Purpose of a call -> function of the kernel; inference saves nothing for a backward pass.
 FUNCTIONS = {"forward": "forward", "backward": "backward", "inference": "forward"}
-# Seconds of every purpose, for each `kernel_seconds` that is active.
+# Seconds by purpose, for each active `kernel_seconds`.
 _clocks: list[dict[str, float]] = []
 
 
 class Layer(ctypes.Structure):
-    """Sizes of a layer, as `Layer` in layer.h reads them."""
+    """Sizes of a layer, matching `Layer` in layer.h."""
 
     _fields_ = [(name, ctypes.c_int64) for name in LAYER_FIELDS]
 
 
 class Library:
-    """The compiled kernel's functions."""
+    """The functions of the compiled kernel."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,14 +48,14 @@ class Library:
     def __call__(
         self, purpose: str, layer: Layer, eps: float, norm_eps: float, *tensors: Tensor | None
     ) -> None:
-        """Run the kernel on contiguous tensors; None stands for one not wanted.
+        """Run the kernel on contiguous tensors; None for those that are not needed.
 
         Args:
             purpose: "forward" or "backward" of a training step, or "inference".
             layer: Sizes.
             eps: Added to the variance of the votes.
-            norm_eps: Added to the variance of a map.
-            *tensors: Inputs, then results, as layer.h lists them.
+            norm_eps: Added to the variance of a feature map.
+            *tensors: Inputs, then results, in the order of the entry points in cluster_cpu.cpp.
         """
         first = tensors[0]
         assert first is not None
@@ -66,12 +66,12 @@ class Library:
         for clock in _clocks:
             clock[purpose] += time.perf_counter() - begin
         if failed:
-            raise MemoryError("the capsule kernel could not get memory for its tiles")
+            raise MemoryError("the capsule kernel could not allocate memory for its tiles")
 
 
 @contextmanager
 def kernel_seconds() -> Iterator[dict[str, float]]:
-    """While active, count the seconds inside the kernel, by purpose."""
+    """Measure the seconds inside the kernel, by purpose, while active."""
     clock = dict.fromkeys(FUNCTIONS, 0.0)
     _clocks.append(clock)
     try:
@@ -83,5 +83,5 @@ def kernel_seconds() -> Iterator[dict[str, float]]:
 
 @cache
 def load() -> Library:
-    """The kernel of this machine, built if need be."""
+    """The kernel for this machine, built if necessary."""
     return Library(build())

@@ -1,4 +1,4 @@
-// Panel functions for more rows than fit in registers: they are worked through in blocks.
+// Panel functions for more rows than fit in registers: they are processed in blocks.
 #pragma once
 
 #include "panels.h"

@@ -1,11 +1,11 @@
-// Layer norm of a channel's map of capsules, done while the map is still in cache.
+// Layer norm of the feature map of a channel, applied while it is still in cache.
 #pragma once
 
 #include "simd.h"
 
 namespace caps {
 
-// Scale and shift, one number each for every entry of a map, or null for none.
+// Scale and shift, one value each per entry of a feature map, or null for none.
 template <typename S>
 struct Norm {
   const S* weight;
@@ -13,14 +13,15 @@ struct Norm {
   S eps;
 };
 
-// Where the gradient of a map comes from: for gradient g of the normalised map with weight w,
-// gradient of x = deviation * (g w - mean_pull - (x - mean) * lean), deviation = 1 / sqrt(var + eps).
+// Coefficients of the gradient of a feature map: for gradient g of the normalised map with weight
+// w, gradient of x = deviation * (g w - mean_pull - (x - mean) * lean), where deviation is the
+// inverse standard deviation 1 / sqrt(var + eps).
 template <typename S>
 struct Slope {
   S mean, deviation, mean_pull, lean;
 };
 
-// The sum of term(i, Whole or One) over `size` numbers, in vectors as far as they go.
+// The sum of term(i, Whole or One) over `size` entries, in vectors as far as possible.
 template <typename S, typename Term>
 CAPS_INLINE S sum_up(int64_t size, Term term) {
   constexpr int64_t lanes = kLanes<S>;
@@ -38,8 +39,8 @@ CAPS_INLINE S sum_up(int64_t size, Term term) {
   return sum;
 }
 
-// y = (x - mean) / sqrt(variance + eps) * weight + bias; y may be x. Mean and 1 / sqrt go to `moments`,
-// unless that is null.
+// y = (x - mean) / sqrt(variance + eps) * weight + bias; y may be x. Mean and 1 / sqrt are written
+// to `moments` unless it is null.
 template <typename S>
 void normalise(const Norm<S>& norm, int64_t size, const S* x, S* y, S* moments) {
   const S share = S(1) / static_cast<S>(size);
@@ -60,7 +61,8 @@ void normalise(const Norm<S>& norm, int64_t size, const S* x, S* y, S* moments) 
   if (moments) moments[0] = mean, moments[1] = deviation;
 }
 
-// The slope of one map from its gradient; adds to the gradients of weight and bias unless null.
+// The slope of one feature map from its gradient; adds to the gradients of weight and bias unless
+// null.
 template <typename S>
 Slope<S> norm_slope(const Norm<S>& norm, int64_t size, const S* x, const S* moments,
                     const S* gradient, S* weight_gradient, S* bias_gradient) {

@@ -1,4 +1,4 @@
-// The inner loops: what one cluster says to its parents at one panel of positions, in registers.
+// The inner loops: votes of one cluster for its parents at one panel of positions, in registers.
 #pragma once
 
 #include <algorithm>
@@ -10,28 +10,29 @@ namespace caps {
 constexpr int kMaxRows = 8;
 constexpr int kMaxVectors = 4;
 
-// Rows of gradients are this far apart whatever the panel's width, so that the loops over them have
-// constant addresses.
+// Distance between rows of gradients, the same for any panel width, so that loops over them have
+// constant offsets.
 template <typename S>
 constexpr int kRowStride = kMaxVectors * kLanes<S>;
 
-// Vectors of positions in a panel: as many as let rows x vectors sums, the vectors themselves and one
-// broadcast weight live in registers. More rows than kMaxRows are worked through in blocks.
+// Vectors of positions in a panel: as many as possible such that rows x vectors sums, the vectors
+// themselves and one broadcast weight fit in registers. More than kMaxRows rows are processed in
+// blocks.
 constexpr int panel_vectors(int64_t rows) {
   const int block = rows > kMaxRows ? kMaxRows : static_cast<int>(rows);
   const int fit = (kRegisters - 1) / (block + 1);
   return fit > kMaxVectors ? kMaxVectors : fit;
 }
 
-// Parents worked on together: with few rows, one alone would have too few sums to keep the multiply
-// units busy.
+// Parents processed together: with few rows, a single one would have too few independent sums to
+// keep the multiply units busy.
 constexpr int parents_together(int rows) {
   if (kRegisters < 32) return 1;
   return rows == 1 ? 4 : rows <= 3 ? 2 : 1;
 }
 
-// What a panel function reads. A cluster's weight is [parent, row, tap] and its bias [parent, row],
-// row 0 for the centroid and the others for the contrasts; patches are [tap, width].
+// Input of a panel function. The weight of a cluster is [parent, row, tap] and its bias [parent,
+// row], row 0 for the centroid and the others for the contrasts; patches are [tap, width].
 template <typename S>
 struct Panel {
   const S* patches;
@@ -49,7 +50,7 @@ struct Panel {
   }
 };
 
-// sums [row, vector] of `Rows` rows from the first-th on.
+// sums [row, vector] of `Rows` rows, starting with row `first`.
 template <typename S, int Rows, int Vectors>
 CAPS_INLINE void cast(const Panel<S>& panel, int64_t first, Vec<S> (&sums)[Rows][Vectors]) {
   const int64_t taps = panel.taps;
@@ -74,7 +75,7 @@ CAPS_INLINE void cast(const Panel<S>& panel, int64_t first, Vec<S> (&sums)[Rows]
   }
 }
 
-// variance += squares of the contrasts among `Rows` rows.
+// variance += squares of the contrasts in `Rows` rows.
 template <typename S, int First, int Rows, int All, int Vectors>
 CAPS_INLINE void add_squares(const Vec<S> (&sums)[All][Vectors], Vec<S> (&variance)[Vectors]) {
   CAPS_UNROLL
@@ -84,10 +85,10 @@ CAPS_INLINE void add_squares(const Vec<S> (&sums)[All][Vectors], Vec<S> (&varian
   }
 }
 
-// variance + eps becomes the confidence r = 1 / sqrt(variance + eps).
+// Replaces variance + eps by the confidence r = 1 / sqrt(variance + eps).
 template <typename S, int Vectors>
 CAPS_INLINE void to_confidence(S eps, Vec<S> (&variance)[Vectors]) {
-  // Without eps the variance may be zero, which a guess takes for a small number.
+  // Without eps the variance may be zero, for which the estimate is not valid.
   if (eps > S(1e-30)) {
     inverse_sqrt(variance);
   } else {
@@ -106,9 +107,9 @@ CAPS_INLINE void add_centroid(const Vec<S> (&centroid)[Vectors], const Vec<S> (&
   }
 }
 
-// Gradients from the parent s and its pull, its gradient over the total: that of the centroid m is
-// pull * r, and that of a contrast c is `lean` * c with lean = -pull * r * (m - s) * r^2. The centroid
-// becomes the first, the confidence the second.
+// Gradients from the parent s and its pull, the gradient divided by the total: that of the centroid
+// m is pull * r, and that of a contrast c is `lean` * c with lean = -pull * r * (m - s) * r^2. The
+// centroid is replaced by the former, the confidence by lean.
 template <typename S, int Vectors>
 CAPS_INLINE void differentiate(Vec<S> (&centroid)[Vectors], Vec<S> (&confidence)[Vectors],
                                const S* pull, const S* parent) {
@@ -121,8 +122,8 @@ CAPS_INLINE void differentiate(Vec<S> (&centroid)[Vectors], Vec<S> (&confidence)
   }
 }
 
-// sums [tap + 1, row, lane] += gradients [row, vector] x patches, and the gradients themselves last,
-// for the bias. `sums` is that of the first of `Rows` rows.
+// sums [tap + 1, row, lane] += gradients [row, vector] x patches, with the gradients themselves
+// last, for the bias. `sums` points to the first of `Rows` rows.
 template <typename S, int Rows, int Vectors>
 CAPS_INLINE void add_products(const Panel<S>& panel, const Vec<S> (&gradients)[Rows][Vectors],
                               S* sums) {
@@ -242,7 +243,7 @@ struct PanelFunctions {
   // Gradients of the rows [parent, row, kRowStride].
   void (*backward)(Panel<S>, const S* pull, const S* parent, S* gradients);
   // Adds to the gradients of weight and bias of one parent, sums [tap + 1, row, lane] with the bias
-  // last. For layers with few taps whose input needs no gradient: nothing else is stored.
+  // last. For layers with few taps whose input needs no gradient; nothing else is stored.
   void (*learn)(Panel<S>, const S* pull, const S* parent, S* sums);
 };
 

@@ -1,4 +1,4 @@
-"""The capsule layer before its norm in plain PyTorch: what every kernel here has to equal."""
+"""The capsule layer before its norm in plain PyTorch, the reference for every kernel."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from clustercaps.routing import cluster_route
 
 
 class Shape(NamedTuple):
-    """What the tensors of a layer do not say themselves."""
+    """Sizes and options of a layer that do not follow from its tensors."""
 
     stride: int
     padding: int
@@ -39,7 +39,8 @@ def like_conv2d(
 ) -> tuple[Tensor, Tensor, Tensor | None] | None:
     """The inputs in the dtype that conv2d would use, autocast included.
 
-    None where conv2d would refuse or the kernel cannot compute: the reference then says why.
+    None if conv2d would raise an error or the kernel does not support the dtype: the reference then
+    handles it.
     """
     device = x.device.type
     if torch.is_autocast_enabled(device) and x.dtype != torch.float64:

@@ -5,15 +5,15 @@
 
 namespace caps {
 
-// Sums a product keeps for `vectors` vectors of one operand: rows of the other operand.
+// Rows of one operand of a product that are kept in registers for `vectors` vectors of the other.
 constexpr int product_rows(int vectors) {
   const int fit = (kRegisters - 1) / vectors - 1;
   if (kRegisters >= 32) return vectors == 4 ? 6 : vectors == 3 ? 8 : 12;
   return vectors == 4 ? 2 : vectors == 3 ? 4 : vectors == 2 ? 6 : fit > 8 ? 8 : fit;
 }
 
-// Gradient of the patches: out [Rows, width] (+)= sum over r of weight [r, Rows] * votes [r, ...], with
-// rows of weights `taps` apart.
+// Gradient of the patches: out [Rows, width] (+)= sum over r of weight [r, Rows] * votes [r, ...],
+// with rows of weights `taps` apart.
 template <typename S, int Rows, int Vectors>
 void pull_patches(const S* weight, int64_t taps, const S* votes, int64_t count, bool fresh,
                   S* out) {
@@ -45,8 +45,8 @@ void pull_patches(const S* weight, int64_t taps, const S* votes, int64_t count, 
   }
 }
 
-// All taps of one panel: weight [count, taps], out [taps rounded up to product_rows, width]. Past the
-// last tap it reads on into the next row and puts out numbers that nobody uses.
+// All taps of one panel: weight [count, taps], out [taps rounded up to product_rows, width]. Beyond
+// the last tap it reads from the next row and writes values that are not used.
 template <typename S, int Vectors>
 void pull_panel(const S* weight, const S* votes, int64_t count, int64_t taps, bool fresh, S* out) {
   constexpr int rows = product_rows(Vectors);
@@ -121,7 +121,7 @@ void push_columns(const WeightProduct<S>& job, int64_t tap) {
   for (; row < job.rows; ++row) push_block<S, 1, Vectors>(job, row, tap);
 }
 
-// The whole product; the taps are cut so that no single vector is left over if it can be helped.
+// The whole product; the taps are divided such that no single vector is left over, if possible.
 template <typename S>
 void push_weight(const WeightProduct<S>& job) {
   int64_t left = job.padded_taps / kLanes<S>;

@@ -1,4 +1,5 @@
-// Vectors of the widest kind this machine has, without intrinsics, and aligned scratch memory.
+// Vectors of the widest type of this machine (compiler extensions, and two AVX-512 intrinsics), and
+// aligned scratch memory.
 #pragma once
 
 #include <cmath>
@@ -31,7 +32,7 @@ constexpr int kRegisters = 16;
 
 #define CAPS_INLINE inline __attribute__((always_inline))
 
-// Arrays of vectors live in registers only if every loop over them is unrolled.
+// Arrays of vectors stay in registers only if every loop over them is unrolled.
 #if defined(__clang__)
 #define CAPS_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -71,10 +72,10 @@ CAPS_INLINE void store(S* to, Vec<S> value) {
   *reinterpret_cast<Vec<S>*>(to) = value;
 }
 
-// x becomes 1 / sqrt(x) on the multiply units alone; the divider would be the bottleneck of layers
-// with few taps. The machine's guess (2^-14 off) if it has one, else one from the bits (3 % off) and a
-// step of third order; then a step of Newton. Step by step for all vectors, so that none waits for
-// its own last result.
+// Replaces x by 1 / sqrt(x) using only the multiply units; the divider would be the bottleneck of
+// layers with few taps. Starts from the machine's estimate (relative error 2^-14) if it has one,
+// else from a bit-level estimate (3 %) and a third-order step; then a Newton step. Each step is
+// done for all vectors, to hide the latency of the dependent operations.
 template <int Vectors>
 CAPS_INLINE void inverse_sqrt(Vec<float> (&x)[Vectors]) {
   Vec<float> y[Vectors];
@@ -113,7 +114,7 @@ CAPS_INLINE void inverse_sqrt(Vec<double> (&x)[Vectors]) {
   exact_inverse_sqrt<double>(x);
 }
 
-// 1 / x, again without the divider where there is a guess.
+// 1 / x, also without the divider if the machine has an estimate.
 template <typename T>
 CAPS_INLINE T inverse(T x) {
   return 1 / x;
@@ -126,8 +127,8 @@ CAPS_INLINE Vec<float> inverse(Vec<float> x) {
 }
 #endif
 
-// Zeroed scratch on cache-line boundaries, with one spare line after the end: copies in whole
-// vectors may read or write a little past the last element they mean.
+// Zeroed scratch memory aligned to cache lines, with one spare line at the end: copies in whole
+// vectors may read or write slightly past the last element.
 template <typename S>
 class Buffer {
  public:
@@ -147,14 +148,14 @@ class Buffer {
   std::unique_ptr<S, Free> data_;
 };
 
-// Copies at least `length` numbers, in whole vectors.
+// Copies at least `length` entries, in whole vectors.
 template <typename S>
 CAPS_INLINE void copy_over(S* to, const S* from, int64_t length) {
   for (int64_t i = 0; i < length; i += kLanes<S>) store(to + i, load(from + i));
 }
 
-// A vector, half of one, or a number. As names, because template arguments lose the alignment that
-// their types allow.
+// A vector, half a vector, or a scalar. These are tags, because template arguments would lose the
+// alignment attributes of the types.
 template <typename S>
 struct Whole {
   typedef typename SimdOf<S>::Vec Type;
@@ -178,7 +179,7 @@ CAPS_INLINE const typename Some::Type& as(const S* at) {
   return *reinterpret_cast<const typename Some::Type*>(at);
 }
 
-// Calls step(position, Whole, Half or One) so that exactly `length` numbers are covered.
+// Calls step(position, Whole, Half or One) such that exactly `length` entries are covered.
 template <typename S, typename Step>
 CAPS_INLINE void in_vectors(int64_t length, Step step) {
   int64_t i = 0;
@@ -202,7 +203,7 @@ CAPS_INLINE void add_exactly(S* to, const S* from, int64_t length) {
   });
 }
 
-// Lanes `index` of a and b together, b's counted on from a's.
+// Selects lanes `index` of the concatenation of a and b.
 template <typename S, int... index>
 CAPS_INLINE Vec<S> pick(Vec<S> a, Vec<S> b, std::integer_sequence<int, index...>) {
 #if defined(__clang__)
@@ -212,7 +213,7 @@ CAPS_INLINE Vec<S> pick(Vec<S> a, Vec<S> b, std::integer_sequence<int, index...>
 #endif
 }
 
-// to [i] = from [2 i] and from [2 i + 1]: the even and the odd numbers of `count` pairs.
+// even [i] = from [2 i] and odd [i] = from [2 i + 1], for `count` pairs.
 template <typename S, int... lane>
 CAPS_INLINE void part_pairs(const S* from, int64_t count, S* even, S* odd,
                             std::integer_sequence<int, lane...>) {
@@ -225,7 +226,7 @@ CAPS_INLINE void part_pairs(const S* from, int64_t count, S* even, S* odd,
   for (; i < count; ++i) even[i] = from[2 * i], odd[i] = from[2 * i + 1];
 }
 
-// The other way round.
+// The inverse of part_pairs.
 template <typename S, int... lane>
 CAPS_INLINE void join_pairs(const S* even, const S* odd, int64_t count, S* to,
                             std::integer_sequence<int, lane...>) {
@@ -245,7 +246,7 @@ CAPS_INLINE void join_pairs(const S* even, const S* odd, int64_t count, S* to,
 template <typename S>
 using EachLane = std::make_integer_sequence<int, kLanes<S>>;
 
-// Swaps what a has at lanes with bit `Step` set and what b has at lanes without it.
+// Swaps the lanes of a with bit `Step` set and the lanes of b without it.
 template <typename S, int Step, int... lane>
 CAPS_INLINE void swap_lanes(Vec<S>& a, Vec<S>& b, std::integer_sequence<int, lane...>) {
   constexpr int lanes = kLanes<S>;
@@ -268,7 +269,7 @@ CAPS_INLINE void swap_blocks(Vec<S> (&rows)[kLanes<S>]) {
   }
 }
 
-// A square block of kLanes x kLanes numbers, turned.
+// Transposes a square block of kLanes x kLanes entries.
 template <typename S>
 CAPS_INLINE void transpose(const S* from, int64_t from_row, S* to, int64_t to_row) {
   Vec<S> rows[kLanes<S>];

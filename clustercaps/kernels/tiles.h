@@ -1,4 +1,4 @@
-// Tiles of output positions, and the columns of patches that they read.
+// Tiles of output positions, and the patches that they read.
 #pragma once
 
 #include "layer.h"
@@ -16,13 +16,13 @@ struct Segment {
   int64_t panel, column, length, image, position;
 };
 
-// Consecutive output positions, counted through a group of images, cut into panels of `width`.
+// Consecutive output positions, numbered across a group of images, divided into panels of `width`.
 struct Tile {
   int64_t count, width;
   std::vector<Run> runs;
   std::vector<Segment> segments;
-  // If every run is made of whole vectors, or of half vectors: the number of positions in such a
-  // piece and the corner of each. Otherwise 0.
+  // If every run consists of whole vectors, or of half vectors: the number of positions in such a
+  // piece, and the corner of each. Otherwise 0.
   int64_t piece;
   std::vector<int64_t> corners;
 
@@ -61,8 +61,8 @@ struct Tile {
   }
 };
 
-// Calls one(where in the patches, where in the planes) for every piece of a tile; a panel of patches
-// holds `padded_taps` rows.
+// Calls one(offset in the patches, offset in the planes) for every piece of a tile; a panel of
+// patches has `padded_taps` rows.
 template <int64_t Size, typename One>
 CAPS_INLINE void for_each_piece(const std::vector<int64_t>& offsets, const Tile& tile,
                                 int64_t padded_taps, One one) {
@@ -87,7 +87,7 @@ CAPS_INLINE void for_each_piece(const std::vector<int64_t>& offsets, const Tile&
   }
 }
 
-// patches [panel, tap, width] of the tile.
+// Copies the patches [panel, tap, width] of the tile.
 template <typename S>
 void gather_patches(const std::vector<int64_t>& offsets, const Tile& tile, const S* planes,
                     int64_t padded_taps, S* patches) {
@@ -101,8 +101,8 @@ void gather_patches(const std::vector<int64_t>& offsets, const Tile& tile, const
       as<Half<S>>(patches + to) = as<Half<S>>(planes + from);
     });
   }
-  // Whole-vector copies spill over the end of a run; going through panels, taps and runs in memory
-  // order, the next copy overwrites what was spilled.
+  // Whole-vector copies write past the end of a run; since panels, taps and runs are in memory
+  // order, the next copy overwrites the excess.
   for (size_t begin = 0, end = 0; begin < tile.runs.size(); begin = end) {
     const int64_t panel = tile.runs[begin].panel;
     while (end < tile.runs.size() && tile.runs[end].panel == panel) ++end;
@@ -140,8 +140,8 @@ void scatter_patches(const std::vector<int64_t>& offsets, const Tile& tile, cons
   }
 }
 
-// columns [panel, position, padded_taps] from patches [panel, padded_taps, position]; padded_taps are
-// whole vectors, and what stands in the rows past the last tap does not matter.
+// Transposes patches [panel, padded_taps, position] to columns [panel, position, padded_taps];
+// padded_taps is a multiple of the vector length, and the rows beyond the last tap are arbitrary.
 template <typename S>
 void turn_patches(const Tile& tile, const S* patches, int64_t padded_taps, S* columns) {
   for (int64_t panel = 0; panel < tile.panels(); ++panel) {

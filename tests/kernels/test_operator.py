@@ -234,5 +234,5 @@ def test_a_norm_for_other_maps_is_refused() -> None:
     x, weight, bias = case.tensors(torch.float32)
     wrong = torch.ones(case.out_dim, case.height, case.width + 1)
     sizes = (1, 1, case.clusters, case.votes, case.out_channels, False, 1e-3)
-    with pytest.raises(RuntimeError, match="its maps are"):
+    with pytest.raises(RuntimeError, match="but the feature maps have shape"):
         cluster_cpu.fused_capsules(x, weight, bias, *sizes, True, wrong, wrong, 1e-5)

@@ -222,7 +222,7 @@ def test_autocast() -> None:
 
 
 def test_too_many_votes_are_refused(op: ModuleType) -> None:
-    with pytest.raises(RuntimeError, match="up to 32 votes a cluster, got 33"):
+    with pytest.raises(RuntimeError, match="up to 32 votes per cluster, got 33"):
         op.route(draw(1, 2, 33, 3), uniform=False, eps=EPS)
 
 

@@ -37,7 +37,7 @@ PUBLIC = {
         DenseDecoder FullyConnectedDecoder HeinsenCapsules InvertedCapsules InvertedCapsules2d
         MapNorm MatrixClassCapsules MatrixConvCapsules MatrixLayer MatrixVotes PrimaryCapsules
         PrimaryMatrixCapsules ResNetFront ResNetStem RoutingTrace SelfRoutingCapsules2d
-        SelfRoutingClasses UpsamplingDecoder VectorVotes Windows cut_windows
+        SelfRoutingClasses UpsamplingDecoder VectorVotes WholeMapConv2d Windows cut_windows
     """,
     "clustercaps.losses": """
         centripetal_loss gaussian_kl margin_loss mask_capsules negative_elbo reconstruction_loss

@@ -25,7 +25,7 @@ class PrimaryMatrixCapsules(nn.Module):
     """A 1x1 convolution for poses, and another for activation logits.
 
     Args:
-        in_chans: Channels of the input feature maps.
+        map_chans: Channels of the input feature maps.
         types: Capsules per position.
         side: Rows and columns of a pose.
         activations: Whether capsules have activations.
@@ -35,7 +35,7 @@ class PrimaryMatrixCapsules(nn.Module):
 
     def __init__(
         self,
-        in_chans: int,
+        map_chans: int,
         types: int,
         side: int = 4,
         activations: bool = True,
@@ -45,11 +45,11 @@ class PrimaryMatrixCapsules(nn.Module):
         super().__init__()
         at_least("types", types, 1)
         self.types, self.shift = types, shift
-        self.poses = nn.Conv2d(in_chans, types * side**2, 1, bias=bias)
-        self.logits = nn.Conv2d(in_chans, types, 1, bias=bias) if activations else None
+        self.poses = nn.Conv2d(map_chans, types * side**2, 1, bias=bias)
+        self.logits = nn.Conv2d(map_chans, types, 1, bias=bias) if activations else None
 
     def forward(
-        self, maps: Float[Tensor, "batch in_chans height width"]
+        self, maps: Float[Tensor, "batch map_chans height width"]
     ) -> tuple[Poses, Activations | None]:
         """Feature maps to poses and logits."""
         logits = None if self.logits is None else self.logits(maps) + self.shift

@@ -17,7 +17,7 @@ class PrimaryCapsules(nn.Module):
     channel axis to the end mix neighbouring pixels instead.
 
     Args:
-        in_chans: Channels of the input feature maps.
+        map_chans: Channels of the input feature maps.
         types: Capsules per position.
         dim: Capsule dimension.
         kernel_size: Kernel size of the convolution.
@@ -28,7 +28,7 @@ class PrimaryCapsules(nn.Module):
 
     def __init__(
         self,
-        in_chans: int,
+        map_chans: int,
         types: int = 32,
         dim: int = 8,
         kernel_size: int = 9,
@@ -40,7 +40,7 @@ class PrimaryCapsules(nn.Module):
         for name, value in (("types", types), ("dim", dim)):
             at_least(name, value, 1)
         self.types, self.dim, self.squash = types, dim, squash
-        self.conv = nn.Conv2d(in_chans, types * dim, kernel_size, stride, padding)
+        self.conv = nn.Conv2d(map_chans, types * dim, kernel_size, stride, padding)
 
     def count(self, in_size: int | tuple[int, int], layer: str = "primary capsules") -> int:
         """Number of capsules for feature maps of this size; `layer` is the name in errors."""
@@ -51,7 +51,7 @@ class PrimaryCapsules(nn.Module):
         return self.types * height * width
 
     def forward(
-        self, maps: Float[Tensor, "batch in_chans height width"]
+        self, maps: Float[Tensor, "batch map_chans height width"]
     ) -> Float[Tensor, "batch capsules dim"]:
         """Feature maps to capsules, ordered by type, then row and column."""
         return self.cut(self.conv(maps))

@@ -16,28 +16,28 @@ class BasicBlock(nn.Module):
     """Two 3x3 convolutions with batch norm, and a shortcut around them.
 
     Args:
-        in_chans: Input channels.
+        map_chans: Input channels.
         chans: Output channels.
         stride: Stride of the first convolution.
         learned_shortcut: If the shape changes, whether the shortcut is a 1x1 convolution with batch
             norm; otherwise it is subsampled and padded with zero channels ("option A").
     """
 
-    def __init__(self, in_chans: int, chans: int, stride: int, learned_shortcut: bool) -> None:
+    def __init__(self, map_chans: int, chans: int, stride: int, learned_shortcut: bool) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(in_chans, chans, 3, stride, 1, bias=False)
+        self.conv1 = nn.Conv2d(map_chans, chans, 3, stride, 1, bias=False)
         self.norm1 = nn.BatchNorm2d(chans)
         self.conv2 = nn.Conv2d(chans, chans, 3, 1, 1, bias=False)
         self.norm2 = nn.BatchNorm2d(chans)
-        self.stride, self.missing = stride, chans - in_chans
+        self.stride, self.missing = stride, chans - map_chans
         self.shortcut: nn.Module | None = None
         if learned_shortcut and (stride != 1 or self.missing):
             self.shortcut = nn.Sequential(
-                nn.Conv2d(in_chans, chans, 1, stride, bias=False), nn.BatchNorm2d(chans)
+                nn.Conv2d(map_chans, chans, 1, stride, bias=False), nn.BatchNorm2d(chans)
             )
 
     def forward(
-        self, maps: Float[Tensor, "batch in_chans in_height in_width"]
+        self, maps: Float[Tensor, "batch map_chans in_height in_width"]
     ) -> Float[Tensor, "batch chans height width"]:
         """Feature maps to feature maps."""
         changed = self.norm2(self.conv2(self.norm1(self.conv1(maps)).relu()))

@@ -83,7 +83,7 @@ class AffineCapsuleNet(DrawingClassifier):
     ) -> None:
         super().__init__(num_classes, in_chans, img_size, reconstruction)
         self.capsules = CapsuleStack(
-            in_chans=in_chans,
+            in_dim=in_chans,
             img_size=self.img_size,
             channels=channels,
             clusters=clusters,

@@ -52,7 +52,7 @@ class CapsuleNet(LinearClassifier):
             raise KeyError(unknown("stem", stem, ("none", "resnet")))
         self.stem = ResNetStem(in_chans) if stem == "resnet" else None
         self.capsules = CapsuleStack(
-            in_chans=in_chans if self.stem is None else self.stem.out_chans,
+            in_dim=in_chans if self.stem is None else self.stem.out_chans,
             img_size=self.img_size if self.stem is None else self.stem.out_size(self.img_size),
             channels=channels,
             clusters=clusters,

@@ -52,7 +52,7 @@ class ClassCapsuleNet(ImageClassifier):
         super().__init__(num_classes, in_chans, img_size)
         self.reconstruction = reconstruction
         self.capsules = CapsuleStack(
-            in_chans=in_chans,
+            in_dim=in_chans,
             img_size=self.img_size,
             channels=channels,
             clusters=clusters,

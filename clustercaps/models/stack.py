@@ -15,7 +15,7 @@ class CapsuleStack(nn.Module):
     weight clusters read the image; in later layers `clusters` read each of the `channels` children.
 
     Args:
-        in_chans: Colour channels, the dimension of the image capsules.
+        in_dim: Channels of the image, or of the feature maps of a stem: its capsule dimension.
         img_size: Height and width of the image.
         channels: Capsule channels of a layer (the paper's C).
         clusters: Weight clusters per child channel (N).
@@ -30,7 +30,7 @@ class CapsuleStack(nn.Module):
 
     def __init__(
         self,
-        in_chans: int,
+        in_dim: int,
         img_size: tuple[int, int],
         channels: int,
         clusters: int,
@@ -52,7 +52,7 @@ class CapsuleStack(nn.Module):
             layers.append(
                 ClusterCapsules2d(
                     in_channels=1 if first else channels,
-                    in_dim=in_chans if first else dim,
+                    in_dim=in_dim if first else dim,
                     out_channels=out_channels if last and out_channels else channels,
                     out_dim=dim,
                     votes=votes,

@@ -109,10 +109,10 @@ class ARCapsNet(LengthClassifier):
         return length(features) / math.sqrt(features.shape[2])
 
 
-def _convolution(in_chans: int, chans: int) -> tuple[nn.Module, ...]:
+def _convolution(map_chans: int, chans: int) -> tuple[nn.Module, ...]:
     # Keras defaults; its momentum of 0.99 is 0.01 in PyTorch.
     norm = nn.BatchNorm2d(chans, eps=1e-3, momentum=0.01)
-    return nn.Conv2d(in_chans, chans, 3, padding=1), norm, nn.ReLU()
+    return nn.Conv2d(map_chans, chans, 3, padding=1), norm, nn.ReLU()
 
 
 # Choi et al. 2019, from the released code. The learning rate is halved after epoch 50, so not in a

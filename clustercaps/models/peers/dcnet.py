@@ -29,16 +29,16 @@ class DenseBlock(nn.Module):
     """Convolutions, each on the input and the outputs of all previous ones, then batch norm.
 
     Args:
-        in_chans: Input channels.
+        map_chans: Input channels.
         layers: Number of convolutions, each after batch norm and ReLU.
         growth: Output channels of each.
     """
 
-    def __init__(self, in_chans: int, layers: int = 8, growth: int = 32) -> None:
+    def __init__(self, map_chans: int, layers: int = 8, growth: int = 32) -> None:
         super().__init__()
         at_least("layers", layers, 1)
         at_least("growth", growth, 1)
-        sizes = [in_chans + growth * number for number in range(layers + 1)]
+        sizes = [map_chans + growth * number for number in range(layers + 1)]
         self.layers = nn.ModuleList(
             nn.Sequential(
                 nn.BatchNorm2d(size, eps=NORM_EPS),
@@ -55,7 +55,7 @@ class DenseBlock(nn.Module):
         self.norm = nn.BatchNorm2d(self.out_chans, eps=NORM_EPS)
 
     def forward(
-        self, maps: Float[Tensor, "batch in_chans height width"]
+        self, maps: Float[Tensor, "batch map_chans height width"]
     ) -> Float[Tensor, "batch out_chans height width"]:
         """Feature maps to themselves and `layers` x `growth` more channels."""
         for layer in self.layers:

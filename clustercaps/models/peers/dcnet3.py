@@ -71,13 +71,13 @@ class DCNet3(LengthClassifier):
             raise ValueError(f"dims must be four integers, three levels and all, got {dims}")
         self.dims = list(dims)
         self.blocks, self.primaries = nn.ModuleList(), nn.ModuleList()
-        channels, size = in_chans, self.img_size
+        chans, size = in_chans, self.img_size
         children = []
         for level, kernel_size in enumerate(KERNELS, 1):
-            block = DenseBlock(channels, layers, growth)
+            block = DenseBlock(chans, layers, growth)
             primary = PrimaryCapsules(block.out_chans, types, primary_dim, kernel_size)
             children.append(primary.count(size, f"primary capsules of level {level}"))
-            channels, size = types * primary_dim, conv_size(size, kernel_size, 2)
+            chans, size = types * primary_dim, conv_size(size, kernel_size, 2)
             self.blocks.append(block)
             self.primaries.append(primary)
         children.append(sum(children))

@@ -136,10 +136,10 @@ class EfficientCapsNet(LengthClassifier):
         return self.routing(self.votes(children))
 
 
-def he_conv(in_chans: int, chans: int, kernel_size: tuple[int, int], stride: int) -> nn.Conv2d:
+def he_conv(map_chans: int, chans: int, kernel_size: tuple[int, int], stride: int) -> nn.Conv2d:
     """A convolution without padding, with He initialisation from a truncated normal."""
-    conv = nn.Conv2d(in_chans, chans, kernel_size, stride)
-    std = he_std(in_chans * kernel_size[0] * kernel_size[1])
+    conv = nn.Conv2d(map_chans, chans, kernel_size, stride)
+    std = he_std(map_chans * kernel_size[0] * kernel_size[1])
     nn.init.trunc_normal_(conv.weight, std=std, a=-2 * std, b=2 * std)
     assert isinstance(conv.bias, Tensor)
     nn.init.zeros_(conv.bias)

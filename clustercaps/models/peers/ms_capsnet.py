@@ -38,23 +38,23 @@ class Scales(nn.Module):
     have one group per type.
 
     Args:
-        in_chans: Channels of the input feature maps.
+        map_chans: Channels of the input feature maps.
         types: Capsule types of each depth.
     """
 
-    def __init__(self, in_chans: int, types: int) -> None:
+    def __init__(self, map_chans: int, types: int) -> None:
         super().__init__()
         at_least("types", types, 1)
         self.types = types
-        self.low = nn.Conv2d(in_chans, types * DIMS[0], 9, stride=2)
+        self.low = nn.Conv2d(map_chans, types * DIMS[0], 9, stride=2)
         self.mid = nn.Sequential(
-            nn.Conv2d(in_chans, types * 16, 5, stride=2),
+            nn.Conv2d(map_chans, types * 16, 5, stride=2),
             nn.BatchNorm2d(types * 16),
             nn.Tanh(),
             nn.Conv2d(types * 16, types * DIMS[1], 3, groups=types),
         )
         self.high = nn.Sequential(
-            nn.Conv2d(in_chans, types * 32, 3, stride=2, padding=1),
+            nn.Conv2d(map_chans, types * 32, 3, stride=2, padding=1),
             nn.ReLU(),
             nn.Conv2d(types * 32, types * 16, 3, groups=types),
             nn.BatchNorm2d(types * 16),
@@ -62,7 +62,7 @@ class Scales(nn.Module):
             nn.Conv2d(types * 16, types * DIMS[2], 3, groups=types),
         )
 
-    def forward(self, maps: Float[Tensor, "batch in_chans height width"]) -> list[Tensor]:
+    def forward(self, maps: Float[Tensor, "batch map_chans height width"]) -> list[Tensor]:
         """Feature maps to the capsules of each depth [B, capsules, dim]."""
         capsules = []
         for stack, dim in zip((self.low, self.mid, self.high), DIMS, strict=True):

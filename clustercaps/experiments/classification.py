@@ -6,8 +6,8 @@ and CIFAR-10, 300 epochs, three seeds.
 `night` trains the three smallest networks on all of Fashion-MNIST and CIFAR-10 with the strong
 recipe for 40 epochs; M1 with the paper's own recipe for as many epochs, to show what the recipe
 adds; and M1 for 64 epochs with three seeds (`m1-long`), our best M1. Estimate: an epoch of M1 takes
-85 s on one thread, so an hour per run of 40 epochs, an hour and a half per run of 64, and 9 hours in
-total, with two runs in parallel on two cores.
+85 s on one thread, so an hour per run of 40 epochs, an hour and a half per run of 64, and 9 hours
+in total, with two runs in parallel on two cores.
 
 `quick` trains the four small networks on 10,000 images each of Fashion-MNIST (`fashion-mnist-mini`)
 and CIFAR-10, 3 epochs of the fast recipe, two seeds. Estimate: 157 steps per epoch at 65 (M1), 105

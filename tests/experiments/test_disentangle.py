@@ -3,13 +3,24 @@
 import pytest
 import torch
 
-from clustercaps.experiments.disentangle import by_class, own_capsules, strips
+from clustercaps.experiments.harness.capsule_directions import (
+    best_axis_share,
+    by_class,
+    deviations,
+    explained,
+    halves,
+    intended_share,
+    orthonormal,
+    own_capsules,
+    property_directions,
+)
 from clustercaps.experiments.harness.digit_properties import (
     PROPERTIES,
     concentration,
     effects,
     measure_properties,
 )
+from clustercaps.experiments.harness.disentangling import strips
 from clustercaps.experiments.harness.measured_cells import View
 from clustercaps.models import create_model
 
@@ -75,6 +86,36 @@ def test_opposite_effects_on_images_of_a_class_cancel() -> None:
     torch.testing.assert_close(found, torch.tensor([0.0, 2.0]).view(2, 1, 1).expand(2, 2, 5))
 
 
+def test_deviations_and_halves_are_of_each_class() -> None:
+    labels = torch.tensor([0, 1, 0, 1, 1, 1])
+    capsules = torch.tensor([[0.0], [5], [2], [5], [5], [5]])
+    torch.testing.assert_close(deviations(capsules, labels)[:, 0], 2**0.5 * (labels == 0).float())
+    assert halves(labels).tolist() == [True, True, False, False, True, False]
+
+
+def test_fitted_directions_change_one_property_where_dimensions_mix_them() -> None:
+    torch.manual_seed(0)
+    mixing = torch.linalg.qr(torch.randn(1, 8, 8).double()).Q[:, :, :5]
+    fitted = property_directions(mixing)
+    assert intended_share(fitted @ mixing) == pytest.approx(1)
+    # The columns of the mixing matrix are orthonormal, so a rotation separates the properties too.
+    torch.testing.assert_close(orthonormal(fitted), fitted)
+    assert best_axis_share(mixing, mixing) < 0.8
+    skewed = mixing * torch.tensor([1, 1, 1, 1, 1.0]) + mixing[:, :, :1]
+    assert intended_share(property_directions(skewed) @ skewed) == pytest.approx(1)
+    assert intended_share(orthonormal(property_directions(skewed)) @ skewed) < 0.9
+
+
+def test_explained_is_one_for_linear_properties_and_none_for_noise() -> None:
+    torch.manual_seed(0)
+    capsules, labels = torch.randn(400, 4), torch.arange(400) % 2
+    properties = torch.randn(400, 5)
+    properties[:, :2] = capsules @ torch.randn(4, 2) + 3 * labels[:, None]
+    found = explained(capsules, properties.double(), labels, halves(labels))
+    assert found[:2].min() > 0.99
+    assert found[2:].max() < 0.1
+
+
 @pytest.mark.parametrize("model", ["class_capsules", "ar_capsnet"])
 @torch.no_grad()
 def test_the_middle_of_a_strip_is_what_the_network_draws(model: str) -> None:
@@ -83,7 +124,7 @@ def test_the_middle_of_a_strip_is_what_the_network_draws(model: str) -> None:
     capsules, draw = own_capsules(View(network, images, images, labels))
     wanted = network.reconstruct(network.forward_features(images), labels)
     torch.testing.assert_close(draw(labels)(capsules), wanted)
-    drawn = strips(draw(labels[:1]), capsules[:1])
+    drawn = strips(draw(labels[:1]), capsules[0], 0.25 * torch.eye(3))
     assert drawn.shape == (3, 11, 28, 28)
     for strip in drawn:
         torch.testing.assert_close(strip[5], wanted[0, 0])

@@ -147,6 +147,12 @@ def check_disentangle(row: Row, cell: Cell, _: Path) -> None:
     assert row["effect"] == approx(float(effects.sum(1).mean()), abs=1e-4 * properties)
     for name in ("concentration", "random_concentration"):
         assert 1 / properties <= row[name] <= 1
+        assert 1 / properties <= row[f"wide_{name}"] <= 1
+    for name in ("axis", "fitted", "rotated"):
+        assert 0 < row[f"{name}_share"] <= 1
+    assert len(json.loads(row["explained"])) == properties
+    assert unpack(row["wide_strips"]).shape == unpack(row["strips"]).shape
+    assert unpack(row["fitted_strips"]).shape[0] == properties
     assert 0 <= row["above_random_fraction"] <= 1
     assert 0 < row["drawn_mse"] < 1
     assert row["capsule_length"] > 0

@@ -61,7 +61,7 @@ def outline(ink: Float[Tensor, "batch height width"]) -> Float[Tensor, " batch"]
 def effects(
     draw: Callable[[Tensor], Tensor],
     capsules: Float[Tensor, "batch dim"],
-    directions: Float[Tensor, "directions dim"],
+    directions: Float[Tensor, "directions *#each dim"],
     scale: Float[Tensor, "5"],
 ) -> Float[Tensor, "batch directions 5"]:
     """Change of the properties from one end of a direction to the other, in units of `scale`.
@@ -69,7 +69,8 @@ def effects(
     Args:
         draw: Decodes capsules [batch, dim] to images.
         capsules: The capsule of each image's class.
-        directions: From the capsule to one end; the other end is opposite.
+        directions: From the capsule to one end, for all images or [directions, batch, dim] for
+            each; the other end is opposite.
         scale: Standard deviation of each property over real images.
     """
     changes = [

@@ -156,10 +156,19 @@ def cluster_capsules(
         inputs = like_conv2d(x, vote.weight, vote.bias)
         if inputs is not None:
             sizes = (vote.stride[0], int(vote.padding[0]), clusters, votes, out_channels)
+            short = inputs[0].dtype == torch.bfloat16 and library.bfloat16_products()[0]
+            if short and norm is not None and vote.weight.dtype == torch.float32:
+                # Autocast: the kernel rounds factors and capsules, but neither weights nor the
+                # input of the norm.
+                arguments = (x.float(), vote.weight, vote.bias, *sizes, routing == "uniform", eps)
+                exact = cluster_cpu.cluster_capsules(
+                    *arguments, True, norm.weight, norm.bias, norm.eps, True
+                )
+                return exact.to(torch.bfloat16)
             arguments = (*inputs, *sizes, routing == "uniform", eps)
             # Half precision is rounded before the norm, as without the kernel.
             if norm is None or inputs[0].dtype not in library.NAMES:
-                return _normalised(cluster_cpu.cluster_capsules(*arguments), norm)
+                return _normalised(cluster_cpu.cluster_capsules(*arguments, bfloat16=short), norm)
             return cluster_cpu.cluster_capsules(*arguments, True, norm.weight, norm.bias, norm.eps)
     capsules = _route(x, vote, path, clusters, votes, out_channels, routing, eps)
     return _normalised(capsules, norm)
@@ -208,6 +217,8 @@ def status_table() -> str:
         for name, state in available().items()
     ]
     table = text_table(["backend", "available", "used on CPU", "why"], rows)
+    if used == "cpu":
+        table += f"\nProducts of bfloat16 layers and under autocast: {library.bfloat16_products()[1]}."
     forced = os.environ.get("CLUSTERCAPS_BACKEND")
     return f"{table}\nCLUSTERCAPS_BACKEND={forced} forces this backend." if forced else table
 

@@ -40,6 +40,11 @@ class BackwardChunk {
       rows_ = Buffer<S>(panels_ * job.block * rows * kRowStride<S>);
       if (job.need_weight) columns_ = Buffer<S>(columns * job.padded_taps);
     }
+    if (layer_.pairs<S>()) {
+      pairs_ = Buffer<S>(panels_ * layer_.items<S>() * width);
+      row_pairs_ = Buffer<S>(job.few_taps() ? panels_ * layer_.taps() * kRowStride<S>
+                                            : panels_ * (job.block * rows + 1) * kRowStride<S>);
+    }
     if (job.need_weight) {
       weight_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * job.padded_taps);
     }
@@ -170,6 +175,11 @@ class BackwardChunk {
   void differentiate_tile(int64_t child) {
     gather_patches(offsets_, tile_, planes_of(planes_, child, 0), job_.patch_rows(),
                    patches_.get());
+    if constexpr (kHasPairs<S>) {
+      if (pairs_.get()) {
+        pair_patches(layer_, tile_, patches_.get(), job_.patch_rows(), pairs_.get());
+      }
+    }
     if (job_.few_taps()) return learn_tile(child);
     // gather_patches may have overwritten the tap of ones.
     for (int64_t panel = 0; job_.bias_as_tap() && panel < tile_.panels(); ++panel) {
@@ -178,6 +188,13 @@ class BackwardChunk {
     }
     if (columns_.get()) {
       turn_patches(tile_, patches_.get(), job_.padded_taps, columns_.get());
+    }
+    if constexpr (kHasPairs<S>) {
+      // Columns as pairs of positions, in place.
+      if (pairs_.get() && columns_.get()) {
+        pair_rows(columns_.get(), tile_.panels() * tile_.width, job_.padded_taps, job_.padded_taps,
+                  columns_.get());
+      }
     }
     for (int64_t n = 0; n < layer_.clusters; ++n) {
       for (int64_t first = 0; first < layer_.parents(); first += job_.block) {
@@ -194,22 +211,35 @@ class BackwardChunk {
 
   // A panel of a cluster (index in the chunk) for some parents.
   Panel<S> panel_of(int64_t cluster, int64_t parent, int64_t parents, int64_t panel) const {
-    const int64_t taps = layer_.taps(), rows = layer_.rows();
+    const int64_t items = layer_.items<S>(), rows = layer_.rows(), width = job_.panels.width;
     const int64_t row = ((first_cluster() + cluster) * layer_.parents() + parent) * rows;
-    return {patches_.get() + panel * job_.patch_rows() * job_.panels.width,
-            job_.weight + row * taps, job_.bias + row, taps, rows, parents, job_.eps, rows_.get()};
+    const S* patches = pairs_.get() ? pairs_.get() + panel * items * width
+                                    : patches_.get() + panel * job_.patch_rows() * width;
+    return {patches, job_.weight + row * items, job_.bias + row, items, rows, parents, job_.eps,
+            rows_.get()};
   }
 
   void learn_tile(int64_t child) {
     const int64_t width = job_.panels.width, parents = layer_.parents();
     const int64_t size = layer_.rows() * (layer_.taps() + 1) * kLanes<S>;
+    const S* learned = patches_.get();
+    int64_t learned_width = width;
+    if constexpr (kHasPairs<S>) {
+      if (pairs_.get()) {
+        pair_vectors_of(layer_, tile_, patches_.get(), row_pairs_.get());
+        learned = row_pairs_.get();
+        learned_width = items_of(width / kLanes<S>, true) * kLanes<S>;
+      }
+    }
     S* sums = lanes_.get() + child * layer_.clusters * parents * size;
     for (int64_t n = 0; n < layer_.clusters; ++n) {
       for (int64_t parent = 0; parent < parents; ++parent, sums += size) {
         for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
           const int64_t at = (panel * parents + parent) * width;
-          job_.panels.learn(panel_of(child * layer_.clusters + n, parent, 1, panel),
-                            pull_.get() + at, parent_.get() + at, sums);
+          Panel<S> input = panel_of(child * layer_.clusters + n, parent, 1, panel);
+          input.learned = learned + panel * layer_.taps() * learned_width;
+          input.all_taps = layer_.taps();
+          job_.panels.learn(input, pull_.get() + at, parent_.get() + at, sums);
         }
       }
     }
@@ -246,15 +276,43 @@ class BackwardChunk {
     const int64_t rows = count * layer_.rows(), width = job_.panels.width;
     const int64_t row = cluster * layer_.all_rows() + first * layer_.rows();
     if (bias_gradient_.get()) sum_bias(rows, bias_gradient_.get() + row * kLanes<S>);
+    if constexpr (kHasPairs<S>) {
+      if (pairs_.get()) return push_pairs(cluster, first, rows, fresh);
+    }
     if (job_.need_weight) {
-      push_weight<S>({rows_.get(), columns_.get(), weight_gradient_.get() + row * job_.padded_taps,
-                      rows, job_.padded_taps, tile_.panels(), width});
+      push_weight<S, false>({rows_.get(), columns_.get(),
+                             weight_gradient_.get() + row * job_.padded_taps, rows,
+                             job_.padded_taps, tile_.panels(), width});
     }
     if (!job_.x_gradient) return;
     const S* weight = panel_of(cluster, first, count, 0).weight;
     for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
-      pull_panel(width, weight, rows_.get() + panel * rows * kRowStride<S>, rows, layer_.taps(),
-                 fresh, pulled_.get() + panel * job_.pulled_taps * width);
+      pull_panel<S, false>(width, weight, rows_.get() + panel * rows * kRowStride<S>, rows,
+                           layer_.taps(), fresh,
+                           pulled_.get() + panel * job_.pulled_taps * width);
+    }
+  }
+
+  // The same two products in bfloat16, over pairs of positions and over pairs of rows.
+  void push_pairs(int64_t cluster, int64_t first, int64_t rows, bool fresh) {
+    const int64_t width = job_.panels.width, panels = tile_.panels(), taps = layer_.taps();
+    const int64_t row = cluster * layer_.all_rows() + first * layer_.rows();
+    if (job_.need_weight) {
+      pair_entries(rows_.get(), panels * rows, width, kRowStride<S>, row_pairs_.get());
+      push_weight<S, true>({row_pairs_.get(), columns_.get(),
+                            weight_gradient_.get() + row * job_.padded_taps, rows,
+                            job_.padded_taps, panels, width / 2});
+    }
+    if (!job_.x_gradient) return;
+    const int64_t block = job_.block * layer_.rows();
+    const int64_t done = pairs_in_blocks(layer_.all_rows(), block) * (first_cluster() + cluster) +
+                         pairs_in_blocks(first * layer_.rows(), block);
+    for (int64_t panel = 0; panel < panels; ++panel) {
+      pair_rows(rows_.get() + panel * rows * kRowStride<S>, rows, width, kRowStride<S>,
+                row_pairs_.get());
+      pull_panel<S, true>(width, job_.pull_weight + done * taps, row_pairs_.get(),
+                          items_of(rows, true), taps, fresh,
+                          pulled_.get() + panel * job_.pulled_taps * width);
     }
   }
 
@@ -274,6 +332,8 @@ class BackwardChunk {
   const std::vector<int64_t> offsets_;
   int64_t first_, last_, first_child_, children_, images_, panels_;
   Buffer<S> planes_, plane_gradients_, patches_, columns_, pulled_, pull_, parent_, rows_;
+  // Only in bfloat16.
+  Buffer<S> pairs_, row_pairs_;
   Buffer<S> lanes_, weight_gradient_, bias_gradient_, norm_gradient_;
   std::vector<Slope<S>> slopes_;
   Tile tile_;

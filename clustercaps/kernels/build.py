@@ -44,7 +44,7 @@ def library_path(march: str = "native") -> Path:
     """Path of the kernel for this machine, compiler and torch, whether built or not."""
     compiler = find_compiler()
     parts = [*_sources(), *_flags(march), _version(tuple(compiler)), torch.__version__]
-    parts.append(_cpu() if march == "native" else platform.machine())
+    parts.append(cpu_name() if march == "native" else platform.machine())
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     return kernel_folder() / f"cluster_cpu-{key}.so"
 
@@ -126,11 +126,12 @@ def _version(compiler: tuple[str, ...]) -> str:
 
 
 @cache
-def _cpu() -> str:
+def cpu_name() -> str:
+    """Vendor, name and features of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.machine() + platform.processor()
     # The entries of the first core: its name and features.
-    wanted = ("model name", "flags", "Features", "CPU part")
+    wanted = ("vendor_id", "model name", "flags", "Features", "CPU part")
     return "\n".join(next((line for line in lines if line.startswith(name)), "") for name in wanted)

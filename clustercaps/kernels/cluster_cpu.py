@@ -37,6 +37,7 @@ def fused_capsules(
     norm_weight: Tensor | None,
     norm_bias: Tensor | None,
     norm_eps: float,
+    bfloat16: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Capsules of a layer, and three tensors for their gradient.
 
@@ -58,9 +59,11 @@ def fused_capsules(
         norm_weight: Its scale [D, H, W], or None.
         norm_bias: Its shift; None exactly if the scale is None.
         norm_eps: Added to the variance of a feature map.
+        bfloat16: Whether to round the factors of all products to bfloat16, if the kernel can
+            (`library.has_bfloat16`); sums, routing and norm keep their precision.
     """
     refuse_forward_mode("the fused capsule kernel")
-    sizes = (stride, padding, clusters, votes, out_channels, uniform)
+    sizes = (stride, padding, clusters, votes, out_channels, uniform, bfloat16)
     layer, shape = _layer(x.shape, weight.shape, *sizes)
     _check_norm(shape, norm_weight, norm_bias)
     out, capsules, scale, moments = _empty(x, shape, norm)
@@ -72,8 +75,8 @@ def fused_capsules(
 
 @fused_capsules.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
-    *sizes, _, _, norm, _, _, _ = rest
-    return _empty(x, _out_shape(x.shape, weight.shape, *sizes), norm)
+    # Defaults are left out, so from the front: five sizes, uniform, eps, norm.
+    return _empty(x, _out_shape(x.shape, weight.shape, *rest[:5]), rest[7])
 
 
 @torch.library.custom_op("clustercaps::fused_capsules_grad", mutates_args=(), device_types="cpu")
@@ -96,12 +99,13 @@ def fused_capsules_grad(
     eps: float,
     norm_eps: float,
     needed: list[bool],
+    bfloat16: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of `fused_capsules` for x, weight, bias and the norm; empty if not needed.
 
     `capsules` are those before the norm. Without a norm, `moments` is empty.
     """
-    sizes = (stride, padding, clusters, votes, out_channels, uniform)
+    sizes = (stride, padding, clusters, votes, out_channels, uniform, bfloat16)
     layer, _ = _layer(x.shape, weight.shape, *sizes)
     tensors = (x, weight, bias, norm_weight, norm_bias)
     wanted = _grads(tensors, needed)
@@ -120,23 +124,23 @@ def fused_capsules_grad(
 
 @fused_capsules_grad.register_fake
 def _(gradient: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    tensors, needed = rest[:5], rest[-1]
+    tensors, needed = rest[:5], rest[16]
     return _grads(tensors, needed)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight, bias, *sizes, eps, norm, norm_weight, norm_bias, norm_eps = inputs
+    x, weight, bias, *sizes, eps, norm, norm_weight, norm_bias, norm_eps, bfloat16 = inputs
     out, capsules, scale, moments = output
     kept = capsules if norm else out
     ctx.save_for_backward(x, weight, bias, norm_weight, norm_bias, kept, scale, moments)
     ctx.mark_non_differentiable(capsules, scale, moments)
     ctx.set_materialize_grads(False)
-    ctx.sizes, ctx.norm = (*sizes, eps, norm_eps), norm
+    ctx.sizes, ctx.norm, ctx.bfloat16 = (*sizes, eps, norm_eps), norm, bfloat16
 
 
 def _backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Any, ...]:
     if gradient is None:
-        return (None,) * 14
+        return (None,) * 15
     needs = ctx.needs_input_grad
     # Gradients of scale and shift of the norm are computed together.
     norm = needs[11] or needs[12]
@@ -147,9 +151,11 @@ def _backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Any, ...]:
         formula = partial(_plain, sizes=ctx.sizes, norm=ctx.norm)
         grads = plain_gradients(formula, ctx.saved_tensors[:5], gradient, needed)
     else:
-        grads = fused_capsules_grad(gradient, *ctx.saved_tensors, *ctx.sizes, needed)
+        grads = fused_capsules_grad(
+            gradient, *ctx.saved_tensors, *ctx.sizes, needed, ctx.bfloat16
+        )
     x, weight, bias, *of_norm = (g if n else None for g, n in zip(grads, needed, strict=True))
-    return x, weight, bias, *(None,) * 8, *of_norm, None
+    return x, weight, bias, *(None,) * 8, *of_norm, None, None
 
 
 def _plain(
@@ -196,11 +202,12 @@ def _layer(
     votes: int,
     out_channels: int,
     uniform: bool,
+    bfloat16: bool = False,
 ) -> tuple[Layer, Shape]:
     """Sizes for the kernel and the shape of its capsules; cached, since every call needs them."""
     shape = _out_shape(x, weight, stride, padding, clusters, votes, out_channels)
     sizes = (clusters, votes, out_channels, shape[2], weight[-1], stride, padding, uniform)
-    return Layer(*x, *sizes), shape
+    return Layer(*x, *sizes, bfloat16), shape
 
 
 def _out_shape(
@@ -263,6 +270,7 @@ def cluster_capsules(
     norm_weight: Tensor | None = None,
     norm_bias: Tensor | None = None,
     norm_eps: float = 0.0,
+    bfloat16: bool = False,
 ) -> Tensor:
     """`fused_capsules` for every floating dtype; half precision is computed in float32."""
     dtype = x.dtype
@@ -272,7 +280,7 @@ def cluster_capsules(
     capsules: Tensor
     sizes = (stride, padding, clusters, votes, out_channels, uniform)
     if _nobody_watches(x, weight, bias, norm_weight, norm_bias):
-        layer, shape = _layer(x.shape, weight.shape, *sizes)
+        layer, shape = _layer(x.shape, weight.shape, *sizes, bfloat16)
         _check_norm(shape, norm_weight, norm_bias)
         capsules = x.new_empty(shape)
         inputs = map(_dense, (x, weight, bias, norm_weight, norm_bias))
@@ -280,7 +288,7 @@ def cluster_capsules(
         results = (capsules, capsules if norm else None, None, None)
         load()("inference", layer, eps, norm_eps, *inputs, *results)
     else:
-        numbers = (norm, norm_weight, norm_bias, norm_eps)
+        numbers = (norm, norm_weight, norm_bias, norm_eps, bfloat16)
         capsules = fused_capsules(x, weight, bias, *sizes, eps, *numbers)[0]
     return capsules if capsules.dtype == dtype else capsules.to(dtype)
 

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clustercaps.kernels.build import build
+from clustercaps.kernels.build import build, cpu_name
 
 LAYER_FIELDS = (
     *("batch", "in_channels", "in_dim", "height", "width"),
-    *("clusters", "votes", "channels", "dim", "kernel", "stride", "padding", "uniform"),
+    *("clusters", "votes", "channels", "dim", "kernel", "stride", "padding", "uniform", "bfloat16"),
 )
 NAMES = {torch.float32: "float32", torch.float64: "float64"}
 # Purpose of a call -> function of the kernel; inference saves nothing for a backward pass.
@@ -37,6 +37,8 @@ class Library:
         self.path = path
         self._library = ctypes.CDLL(str(path))
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
+        # Whether the kernel can compute products in bfloat16.
+        self.has_bfloat16 = bool(self._library.clustercaps_has_bfloat16())
         for function, tensors in (("forward", 9), ("backward", 14)):
             for dtype, name in NAMES.items():
                 entry = getattr(self._library, f"clustercaps_{function}_{name}")
@@ -85,3 +87,14 @@ def kernel_seconds() -> Iterator[dict[str, float]]:
 def load() -> Library:
     """The kernel for this machine, built if necessary."""
     return Library(build())
+
+
+@cache
+def bfloat16_products() -> tuple[bool, str]:
+    """Whether products of half precision layers are computed in bfloat16, and why."""
+    if not load().has_bfloat16:
+        return False, "float32, since this processor or compiler has no AVX-512 BF16"
+    # Intel's processors multiply as many numbers per cycle in float32, and to more digits.
+    if "AuthenticAMD" not in cpu_name():
+        return False, "float32, which is as fast on this processor"
+    return True, "bfloat16, with sums in float32"

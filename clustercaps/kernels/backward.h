@@ -7,6 +7,7 @@
 
 #include "backward_job.h"
 #include "forward.h"
+#include "parent_tile.h"
 #include "products.h"
 
 namespace caps {
@@ -27,8 +28,6 @@ class BackwardChunk {
     const int64_t columns = panels_ * width, rows = layer_.rows();
     planes_ = Buffer<S>(children_ * images_ * layer_.planes_size());
     patches_ = Buffer<S>(job.patch_rows() * columns);
-    pull_ = Buffer<S>(layer_.parents() * columns);
-    parent_ = Buffer<S>(layer_.parents() * columns);
     if (job.x_gradient) {
       pulled_ = Buffer<S>(job.pulled_taps * columns);
       plane_gradients_ = Buffer<S>(children_ * images_ * layer_.planes_size());
@@ -51,9 +50,8 @@ class BackwardChunk {
     if (job.need_bias && !job.bias_as_tap()) {
       bias_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * kLanes<S>);
     }
-    slopes_.resize(images_ * layer_.channels);
-    // Chunks with other children of the same images would compute the same values.
-    if (job.need_norm && first_child == 0) norm_gradient_ = Buffer<S>(2 * job.map_size());
+    // Chunks with other children of the same images would compute the same gradients of the norm.
+    parents_ = ParentTile<S>(job, images_, columns, first_child == 0);
   }
 
   void run() {
@@ -70,7 +68,7 @@ class BackwardChunk {
   const S* weight_gradient() const { return weight_gradient_.get(); }
   const S* bias_gradient() const { return bias_gradient_.get(); }
   // Gradients of the norm's weight, then of its bias; null if another chunk computes them.
-  const S* norm_gradient() const { return norm_gradient_.get(); }
+  const S* norm_gradient() const { return parents_.norm_gradient(); }
 
  private:
   S* planes_of(const Buffer<S>& planes, int64_t child, int64_t image) {
@@ -95,81 +93,17 @@ class BackwardChunk {
     if (job_.x_gradient) {
       std::fill_n(plane_gradients_.get(), children_ * images_ * layer_.planes_size(), S(0));
     }
-    if (job_.moments) find_slopes(image, images);
+    if (job_.moments) parents_.find_slopes(job_, image, images);
     const int64_t all = images * layer_.positions(), step = panels_ * job_.panels.width;
     for (int64_t at = 0; at < all; at += step) {
       tile_.place(layer_, at, std::min(step, all - at), job_.panels.width, kLanes<S>);
-      gather_parents(image);
+      parents_.gather(job_, tile_, image);
       for (int64_t child = 0; child < children_; ++child) differentiate_tile(child);
     }
     if (!job_.x_gradient) return;
     for_each_map(image, images, [&](int64_t child, int64_t i, int64_t at) {
       crop_planes(layer_, planes_of(plane_gradients_, child, i), job_.x_gradient + at);
     });
-  }
-
-  void find_slopes(int64_t image, int64_t images) {
-    const int64_t size = job_.map_size();
-    S* gradient = norm_gradient_.get();
-    for (int64_t i = 0; i < images * layer_.channels; ++i) {
-      const int64_t map = image * layer_.channels + i;
-      slopes_[i] = norm_slope(job_.norm, size, job_.capsules + map * size, job_.moments + 2 * map,
-                              job_.gradient + map * size, gradient,
-                              gradient ? gradient + size : nullptr);
-    }
-  }
-
-  // pull = scale * gradient, through the norm, and the parents themselves, [panel, parent, width];
-  // beyond the last position the pull is zero, and so are all gradients.
-  void gather_parents(int64_t image) {
-    const int64_t width = job_.panels.width, parents = layer_.parents();
-    for (int64_t parent = 0; parent < parents; ++parent) {
-      for (const Segment& segment : tile_.segments) {
-        const int64_t map = (image + segment.image) * parents + parent;
-        const int64_t from = map * layer_.positions() + segment.position;
-        const int64_t to = (segment.panel * parents + parent) * width + segment.column;
-        if (parent + kAhead < parents) {
-          prefetch_parents(from + kAhead * layer_.positions(), segment.length);
-        }
-        copy_exactly(parent_.get() + to, job_.capsules + from, segment.length);
-        if (job_.moments) {
-          const int64_t channel = segment.image * layer_.channels + parent / layer_.dim;
-          const int64_t entry = parent % layer_.dim * layer_.positions() + segment.position;
-          pull_through_norm(slopes_[channel], entry, from, segment.length, pull_.get() + to);
-        } else {
-          in_vectors<S>(segment.length, [&](int64_t i, auto some) {
-            typedef decltype(some) Some;
-            as<Some>(pull_.get() + to + i) =
-                as<Some>(job_.gradient + from + i) * as<Some>(job_.scale + from + i);
-          });
-        }
-      }
-      const int64_t used = tile_.count % width, last = tile_.panels() - 1;
-      S* pull = pull_.get() + (last * parents + parent) * width;
-      if (used) std::fill(pull + used, pull + width, S(0));
-    }
-  }
-
-  void pull_through_norm(const Slope<S>& slope, int64_t entry, int64_t from, int64_t length,
-                         S* pull) {
-    const S* weight = job_.norm.weight ? job_.norm.weight + entry : nullptr;
-    in_vectors<S>(length, [&](int64_t i, auto some) {
-      typedef decltype(some) Some;
-      auto gradient = as<Some>(job_.gradient + from + i);
-      if (weight) gradient *= as<Some>(weight + i);
-      gradient -= slope.mean_pull;
-      gradient -= (as<Some>(job_.capsules + from + i) - slope.mean) * slope.lean;
-      as<Some>(pull + i) = gradient * (as<Some>(job_.scale + from + i) * slope.deviation);
-    });
-  }
-
-  // The feature maps of the parents are far apart, which the hardware prefetcher does not handle.
-  void prefetch_parents(int64_t from, int64_t length) {
-    for (int64_t i = 0; i < length; i += 64 / sizeof(S)) {
-      __builtin_prefetch(job_.gradient + from + i);
-      __builtin_prefetch(job_.scale + from + i);
-      __builtin_prefetch(job_.capsules + from + i);
-    }
   }
 
   void differentiate_tile(int64_t child) {
@@ -239,7 +173,7 @@ class BackwardChunk {
           Panel<S> input = panel_of(child * layer_.clusters + n, parent, 1, panel);
           input.learned = learned + panel * layer_.taps() * learned_width;
           input.all_taps = layer_.taps();
-          job_.panels.learn(input, pull_.get() + at, parent_.get() + at, sums);
+          job_.panels.learn(input, parents_.pull() + at, parents_.parent() + at, sums);
         }
       }
     }
@@ -267,8 +201,8 @@ class BackwardChunk {
     const int64_t width = job_.panels.width, step = count * layer_.rows() * kRowStride<S>;
     for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
       const int64_t at = (panel * layer_.parents() + first) * width;
-      job_.panels.backward(panel_of(cluster, first, count, panel), pull_.get() + at,
-                           parent_.get() + at, rows_.get() + panel * step);
+      job_.panels.backward(panel_of(cluster, first, count, panel), parents_.pull() + at,
+                           parents_.parent() + at, rows_.get() + panel * step);
     }
   }
 
@@ -331,11 +265,11 @@ class BackwardChunk {
   const Layer& layer_;
   const std::vector<int64_t> offsets_;
   int64_t first_, last_, first_child_, children_, images_, panels_;
-  Buffer<S> planes_, plane_gradients_, patches_, columns_, pulled_, pull_, parent_, rows_;
+  Buffer<S> planes_, plane_gradients_, patches_, columns_, pulled_, rows_;
   // Only in bfloat16.
   Buffer<S> pairs_, row_pairs_;
-  Buffer<S> lanes_, weight_gradient_, bias_gradient_, norm_gradient_;
-  std::vector<Slope<S>> slopes_;
+  Buffer<S> lanes_, weight_gradient_, bias_gradient_;
+  ParentTile<S> parents_;
   Tile tile_;
 };
 

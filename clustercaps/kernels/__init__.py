@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.kernels import build, chunked, cluster_cpu, library
-from clustercaps.kernels.plain import Shape, like_conv2d
+from clustercaps.kernels.plain import VoteInputs, like_conv2d, square_window
 from clustercaps.routing import cluster_route
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.hooks import may_bypass
@@ -148,21 +148,36 @@ def cluster_capsules(
         norm: Parameters of the layer norm over (D, H, W), if there is one.
         backend: "auto" or a name from `BACKENDS`.
     """
-    path = _choose_once(backend, x.device.type, routing)
+    path = _choose_once(backend, "cpu" if x.is_cpu else x.device.type, routing)
     # These two compute the votes without calling the convolution.
-    if path in ("cpu", "chunked") and not may_bypass(vote, nn.Conv2d):
-        path = "reference"
-    if path == "cpu":
+    if path in ("cpu", "chunked") and may_bypass(vote, nn.Conv2d):
         inputs = like_conv2d(x, vote.weight, vote.bias)
-        if inputs is not None:
-            sizes = (vote.stride[0], int(vote.padding[0]), clusters, votes, out_channels)
-            arguments = (*inputs, *sizes, routing == "uniform", eps)
-            # Half precision is rounded before the norm, as without the kernel.
-            if norm is None or inputs[0].dtype not in library.NAMES:
-                return _normalised(cluster_cpu.cluster_capsules(*arguments), norm)
-            return cluster_cpu.cluster_capsules(*arguments, True, norm.weight, norm.bias, norm.eps)
-    capsules = _route(x, vote, path, clusters, votes, out_channels, routing, eps)
-    return _normalised(capsules, norm)
+        window = square_window(vote, x.shape[1])
+        if inputs is not None and window is not None:
+            sizes = (*window, clusters, votes, out_channels)
+            capsules = _computed(path, inputs, sizes, routing == "uniform", eps, norm)
+            if capsules is not None:
+                return capsules
+    return _normalised(_route(x, vote, path, clusters, votes, out_channels, routing, eps), norm)
+
+
+def _computed(
+    path: str,
+    inputs: VoteInputs,
+    sizes: tuple[int, int, int, int, int],
+    uniform: bool,
+    eps: float,
+    norm: NormNumbers | None,
+) -> Tensor | None:
+    """Capsules without the convolution, or None if the backend cannot compute them."""
+    if path == "chunked":
+        capsules = chunked.cluster_capsules(inputs, *sizes, uniform, eps)
+    # Half precision is rounded before the norm, as without the kernel.
+    elif norm is None or inputs[0].dtype not in library.NAMES:
+        capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps)
+    else:
+        return cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps, True, *norm)
+    return None if capsules is None else _normalised(capsules, norm)
 
 
 def _normalised(capsules: Tensor, norm: NormNumbers | None) -> Tensor:
@@ -181,13 +196,7 @@ def _route(
     routing: str,
     eps: float,
 ) -> Tensor:
-    """Capsules before the norm, without the fused kernel."""
-    if path == "chunked":
-        inputs = like_conv2d(x, vote.weight, vote.bias)
-        sizes = (vote.stride[0], int(vote.padding[0]), x.shape[1], x.shape[1] * clusters, votes)
-        shape = Shape(*sizes, routing == "uniform", eps)
-        if inputs is not None and chunked.worthwhile(inputs, shape):
-            return chunked.cluster_capsules(inputs, shape, out_channels)
+    """Capsules before the norm, from stored votes."""
     cast = vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
     cast = cast.unflatten(1, (x.shape[1] * clusters, votes, out_channels, -1))
     if path == "triton":

@@ -20,6 +20,8 @@ LAYER_FIELDS = (
 NAMES = {torch.float32: "float32", torch.float64: "float64"}
 # Purpose of a call -> function of the kernel; inference saves nothing for a backward pass.
 FUNCTIONS = {"forward": "forward", "backward": "backward", "inference": "forward"}
+# What a function returns if it failed for this reason.
+OUT_OF_MEMORY = 1
 # Seconds by purpose, for each active `kernel_seconds`.
 _clocks: list[dict[str, float]] = []
 
@@ -60,13 +62,24 @@ class Library:
         first = tensors[0]
         assert first is not None
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+        if 0 in pointers:
+            _check_memory(tensors)
         function = self._functions[FUNCTIONS[purpose], first.dtype]
         begin = time.perf_counter()
         failed = function(ctypes.byref(layer), eps, norm_eps, *pointers)
         for clock in _clocks:
             clock[purpose] += time.perf_counter() - begin
-        if failed:
+        if failed == OUT_OF_MEMORY:
             raise MemoryError("the capsule kernel could not allocate memory for its tiles")
+        if failed:
+            raise RuntimeError("the capsule kernel stopped with an unexpected C++ exception")
+
+
+def _check_memory(tensors: tuple[Tensor | None, ...]) -> None:
+    """Only empty tensors may have no address; others had their memory freed, as by FSDP."""
+    for tensor in tensors:
+        if tensor is not None and tensor.numel() > 0 and tensor.data_ptr() == 0:
+            raise RuntimeError(f"a tensor of shape {tuple(tensor.shape)} has no memory")
 
 
 @contextmanager

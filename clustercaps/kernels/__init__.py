@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.kernels import build, chunked, cluster_cpu, library
-from clustercaps.kernels.plain import VoteInputs, like_conv2d, square_window
+from clustercaps.kernels.plain import VoteInputs, like_conv2d, refuse_meta, square_window
 from clustercaps.routing import cluster_route
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.hooks import may_bypass
@@ -149,8 +149,9 @@ def cluster_capsules(
         backend: "auto" or a name from `BACKENDS`.
     """
     path = _choose_once(backend, "cpu" if x.is_cpu else x.device.type, routing)
+    direct = may_bypass(vote, nn.Conv2d)
     # These two compute the votes without calling the convolution.
-    if path in ("cpu", "chunked") and may_bypass(vote, nn.Conv2d):
+    if direct and path in ("cpu", "chunked"):
         inputs = like_conv2d(x, vote.weight, vote.bias)
         window = square_window(vote, x.shape[1])
         if inputs is not None and window is not None:
@@ -158,6 +159,8 @@ def cluster_capsules(
             capsules = _computed(path, inputs, sizes, routing == "uniform", eps, norm)
             if capsules is not None:
                 return capsules
+    if direct and not x.is_meta:
+        refuse_meta(vote.weight, vote.bias, *(norm or ())[:2])
     return _normalised(_route(x, vote, path, clusters, votes, out_channels, routing, eps), norm)
 
 

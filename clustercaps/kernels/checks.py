@@ -183,6 +183,12 @@ def size_of(tensor: Tensor | None) -> torch.Size | None:
     return None if tensor is None else tensor.shape
 
 
+def raise_problem(problem: str | None) -> None:
+    """Raise the message of a check, if it has one."""
+    if problem is not None:
+        raise RuntimeError(problem)
+
+
 def prepared(tensors: Inputs, sizes: tuple[Any, ...], eps: float, norm_eps: float) -> Prepared:
     """Sizes for the kernel; raises an error if it cannot compute this."""
     found: Prepared | str | None = other_tensor(*tensors) or bad_eps(eps, norm_eps)
@@ -202,9 +208,7 @@ def check_no_norm(norm: bool, scale: Tensor | None) -> None:
 
 def check_saved(x: Tensor, shape: Shape, *tensors: Tensor) -> None:
     """Check gradient, capsules, scale and moments, which a caller of the operator may mix up."""
-    problem = other_tensor(x, *tensors)
-    if problem is not None:
-        raise RuntimeError(problem)
+    raise_problem(other_tensor(x, *tensors))
     *maps, moments = tensors
     wrong = next((tuple(each.shape) for each in maps if each.shape != shape), None)
     if wrong is not None:

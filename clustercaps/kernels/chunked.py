@@ -104,9 +104,11 @@ def cluster_capsules(
 ) -> Tensor | None:
     """Capsules [B, C', D', H', W'] of a layer before its norm; `inputs` in conv2d's dtype.
 
-    None if the shapes do not fit or chunks do not help: the reference then handles it.
+    None if the inputs do not fit or chunks do not help: the reference then handles it.
     """
     x, weight, bias = inputs
+    if x.device != weight.device or (bias is not None and x.device != bias.device):
+        return None
     sizes = (stride, padding, clusters, votes, out_channels)
     if misfit(x.shape, weight.shape, size_of(bias), None, None, *sizes) is not None:
         return None

@@ -25,6 +25,7 @@ from clustercaps.kernels.checks import (
     out_shape,
     prepare,
     prepared,
+    raise_problem,
     size_of,
 )
 from clustercaps.kernels.library import NAMES, load
@@ -88,12 +89,9 @@ def fused_capsules(
 @fused_capsules.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
     *sizes, _, _, norm, norm_weight, norm_bias, _ = rest
-    problem = other_tensor(x, weight, bias, norm_weight, norm_bias)
-    if problem is None:
-        others = map(size_of, (bias, norm_weight, norm_bias))
-        problem = misfit(x.shape, weight.shape, *others, *sizes)
-    if problem is not None:
-        raise RuntimeError(problem)
+    others = (bias, norm_weight, norm_bias)
+    raise_problem(other_tensor(x, weight, *others))
+    raise_problem(misfit(x.shape, weight.shape, *map(size_of, others), *sizes))
     check_no_norm(norm, norm_weight)
     return _empty(x, out_shape(x.shape, weight.shape, *sizes), norm)
 
@@ -146,8 +144,8 @@ def fused_capsules_grad(
 
 @fused_capsules_grad.register_fake
 def _(gradient: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    tensors, needed = rest[:5], rest[-1]
-    return _grads(tensors, needed)
+    raise_problem(other_tensor(*rest[:8], gradient))
+    return _grads(rest[:5], rest[-1])
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -45,6 +45,8 @@ def like_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None) -> VoteInputs | 
     None if conv2d would raise an error or the kernels do not support the dtype: the reference then
     handles it.
     """
+    if x.is_meta:
+        return None
     device = "cpu" if x.is_cpu else x.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
@@ -70,3 +72,12 @@ def square_window(vote: nn.Conv2d, groups: int) -> tuple[int, int] | None:
         return None
     usual = vote.dilation == (1, 1) and vote.groups == groups and vote.padding_mode == "zeros"
     return (stride[0], padding[0]) if usual else None
+
+
+def refuse_meta(*parameters: Tensor | None) -> None:
+    """Raise an error for parameters without data, with which conv2d returns arbitrary values."""
+    if any(parameter is not None and parameter.is_meta for parameter in parameters):
+        raise RuntimeError(
+            "the capsules have data, but parameters of the layer are on the device 'meta'; call "
+            "layer.to_empty(device=...) and load weights"
+        )

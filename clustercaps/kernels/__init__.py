@@ -159,8 +159,8 @@ def cluster_capsules(
             capsules = _computed(path, inputs, sizes, routing == "uniform", eps, norm)
             if capsules is not None:
                 return capsules
-    if direct and not x.is_meta:
-        refuse_meta(vote.weight, vote.bias, *(norm or ())[:2])
+    if direct:
+        refuse_meta(x, vote.weight, vote.bias, *(norm or ())[:2])
     return _normalised(_route(x, vote, path, clusters, votes, out_channels, routing, eps), norm)
 
 
@@ -241,11 +241,10 @@ def _cpu_availability() -> Availability:
         path = build.library_path()
     except build.BuildError as error:
         return Availability(False, str(error))
-    if path.exists():
+    if os.path.exists(path):
         return Availability(True, f"built: {path}")
-    return Availability(
-        True, f"will be built on first use, about {build.EXPECTED_SECONDS} s, into {path.parent}"
-    )
+    seconds = build.EXPECTED_SECONDS
+    return Availability(True, f"will be built on first use, about {seconds} s, into {path.parent}")
 
 
 def _triton_availability() -> Availability:
@@ -273,7 +272,7 @@ def _load_failure() -> str | None:
     _tried["cpu"] = True
     try:
         library.load()
-    except (build.BuildError, OSError) as error:
+    except build.BuildError as error:
         return str(error)
     return None
 
@@ -294,10 +293,7 @@ def _warn_once(failure: str) -> None:
 
 @cache
 def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
-    print(
-        "clustercaps: compiling the routing, about 25 s, then a few seconds per new shape",
-        file=sys.stderr,
-        flush=True,
-    )
+    said = "clustercaps: compiling the routing, about 25 s, then a few seconds per new shape"
+    print(said, file=sys.stderr, flush=True)
     compiled: Callable[..., tuple[Tensor, Tensor]] = torch.compile(cluster_route)
     return compiled

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clustercaps.kernels.build import build
+from clustercaps.kernels.build import BuildError, build
 
 LAYER_FIELDS = (
     *("batch", "in_channels", "in_dim", "height", "width"),
@@ -96,5 +96,16 @@ def kernel_seconds() -> Iterator[dict[str, float]]:
 
 @cache
 def load() -> Library:
-    """The kernel for this machine, built if necessary."""
-    return Library(build())
+    """The kernel for this machine, built if necessary.
+
+    Raises:
+        BuildError: It cannot be built or loaded here.
+    """
+    path = build()
+    try:
+        return Library(path)
+    # A missing library of the system, or a missing function: building again would not help.
+    except (OSError, AttributeError) as error:
+        raise BuildError(
+            f"cannot load the kernel {path} ({error}); delete it to build it again"
+        ) from error

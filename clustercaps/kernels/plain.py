@@ -74,9 +74,9 @@ def square_window(vote: nn.Conv2d, groups: int) -> tuple[int, int] | None:
     return (stride[0], padding[0]) if usual else None
 
 
-def refuse_meta(*parameters: Tensor | None) -> None:
+def refuse_meta(x: Tensor, *parameters: Tensor | None) -> None:
     """Raise an error for parameters without data, with which conv2d returns arbitrary values."""
-    if any(parameter is not None and parameter.is_meta for parameter in parameters):
+    if not x.is_meta and any(each is not None and each.is_meta for each in parameters):
         raise RuntimeError(
             "the capsules have data, but parameters of the layer are on the device 'meta'; call "
             "layer.to_empty(device=...) and load weights"

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.kernels import build, chunked, cluster_cpu, library
-from clustercaps.kernels.plain import Shape, like_conv2d
+from clustercaps.kernels.plain import VoteInputs, like_conv2d, refuse_meta, square_window
 from clustercaps.routing import cluster_route
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.hooks import may_bypass
@@ -148,30 +148,61 @@ def cluster_capsules(
         norm: Parameters of the layer norm over (D, H, W), if there is one.
         backend: "auto" or a name from `BACKENDS`.
     """
-    path = _choose_once(backend, x.device.type, routing)
+    path = _choose_once(backend, "cpu" if x.is_cpu else x.device.type, routing)
+    direct = may_bypass(vote, nn.Conv2d)
     # These two compute the votes without calling the convolution.
-    if path in ("cpu", "chunked") and not may_bypass(vote, nn.Conv2d):
-        path = "reference"
-    if path == "cpu":
+    if direct and path in ("cpu", "chunked"):
         inputs = like_conv2d(x, vote.weight, vote.bias)
-        if inputs is not None:
-            sizes = (vote.stride[0], int(vote.padding[0]), clusters, votes, out_channels)
-            short = inputs[0].dtype == torch.bfloat16 and library.bfloat16_products()[0]
-            if short and norm is not None and vote.weight.dtype == torch.float32:
-                # Autocast: the kernel rounds factors and capsules, but neither weights nor the
-                # input of the norm.
-                arguments = (x.float(), vote.weight, vote.bias, *sizes, routing == "uniform", eps)
-                exact = cluster_cpu.cluster_capsules(
-                    *arguments, True, norm.weight, norm.bias, norm.eps, True
-                )
-                return exact.to(torch.bfloat16)
-            arguments = (*inputs, *sizes, routing == "uniform", eps)
-            # Half precision is rounded before the norm, as without the kernel.
-            if norm is None or inputs[0].dtype not in library.NAMES:
-                return _normalised(cluster_cpu.cluster_capsules(*arguments, bfloat16=short), norm)
-            return cluster_cpu.cluster_capsules(*arguments, True, norm.weight, norm.bias, norm.eps)
-    capsules = _route(x, vote, path, clusters, votes, out_channels, routing, eps)
-    return _normalised(capsules, norm)
+        window = square_window(vote, x.shape[1])
+        if inputs is not None and window is not None:
+            sizes = (*window, clusters, votes, out_channels)
+            options = (sizes, routing == "uniform", eps, norm)
+            if path == "cpu" and _rounds_products(inputs[0].dtype, vote.weight.dtype, norm):
+                exact = (x.float(), vote.weight, vote.bias)
+                capsules = _computed(path, exact, *options, bfloat16=True)
+                capsules = None if capsules is None else capsules.to(torch.bfloat16)
+            else:
+                capsules = _computed(path, inputs, *options)
+            if capsules is not None:
+                return capsules
+    if direct:
+        refuse_meta(x, vote.weight, vote.bias, *(norm or ())[:2])
+    return _normalised(_route(x, vote, path, clusters, votes, out_channels, routing, eps), norm)
+
+
+def _computed(
+    path: str,
+    inputs: VoteInputs,
+    sizes: tuple[int, int, int, int, int],
+    uniform: bool,
+    eps: float,
+    norm: NormNumbers | None,
+    bfloat16: bool = False,
+) -> Tensor | None:
+    """Capsules without the convolution, or None if the backend cannot compute them."""
+    if path == "chunked":
+        capsules = chunked.cluster_capsules(inputs, *sizes, uniform, eps)
+    # Half precision is rounded before the norm, as without the kernel.
+    elif norm is None or inputs[0].dtype not in library.NAMES:
+        capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps)
+    else:
+        numbers = (True, *norm, bfloat16)
+        return cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps, *numbers)
+    return None if capsules is None else _normalised(capsules, norm)
+
+
+def _rounds_products(used: torch.dtype, stored: torch.dtype, norm: NormNumbers | None) -> bool:
+    """Whether the kernel gets float32 tensors under autocast, and rounds factors itself.
+
+    It then rounds neither weights nor the input of the norm, unlike the reference.
+
+    Args:
+        used: The dtype that conv2d would use.
+        stored: The dtype of the weights.
+        norm: Parameters of the layer norm, if there is one.
+    """
+    short = used == torch.bfloat16 and stored == torch.float32 and norm is not None
+    return short and library.bfloat16_products()[0]
 
 
 def _normalised(capsules: Tensor, norm: NormNumbers | None) -> Tensor:
@@ -190,13 +221,7 @@ def _route(
     routing: str,
     eps: float,
 ) -> Tensor:
-    """Capsules before the norm, without the fused kernel."""
-    if path == "chunked":
-        inputs = like_conv2d(x, vote.weight, vote.bias)
-        sizes = (vote.stride[0], int(vote.padding[0]), x.shape[1], x.shape[1] * clusters, votes)
-        shape = Shape(*sizes, routing == "uniform", eps)
-        if inputs is not None and chunked.worthwhile(inputs, shape):
-            return chunked.cluster_capsules(inputs, shape, out_channels)
+    """Capsules before the norm, from stored votes."""
     cast = vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
     cast = cast.unflatten(1, (x.shape[1] * clusters, votes, out_channels, -1))
     if path == "triton":
@@ -218,7 +243,7 @@ def status_table() -> str:
     ]
     table = text_table(["backend", "available", "used on CPU", "why"], rows)
     if used == "cpu":
-        table += f"\nProducts of bfloat16 layers and under autocast: {library.bfloat16_products()[1]}."
+        table += f"\nProducts under bfloat16 autocast: {library.bfloat16_products()[1]}."
     forced = os.environ.get("CLUSTERCAPS_BACKEND")
     return f"{table}\nCLUSTERCAPS_BACKEND={forced} forces this backend." if forced else table
 
@@ -240,11 +265,10 @@ def _cpu_availability() -> Availability:
         path = build.library_path()
     except build.BuildError as error:
         return Availability(False, str(error))
-    if path.exists():
+    if os.path.exists(path):
         return Availability(True, f"built: {path}")
-    return Availability(
-        True, f"will be built on first use, about {build.EXPECTED_SECONDS} s, into {path.parent}"
-    )
+    seconds = build.EXPECTED_SECONDS
+    return Availability(True, f"will be built on first use, about {seconds} s, into {path.parent}")
 
 
 def _triton_availability() -> Availability:
@@ -272,7 +296,7 @@ def _load_failure() -> str | None:
     _tried["cpu"] = True
     try:
         library.load()
-    except (build.BuildError, OSError) as error:
+    except build.BuildError as error:
         return str(error)
     return None
 
@@ -293,10 +317,7 @@ def _warn_once(failure: str) -> None:
 
 @cache
 def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
-    print(
-        "clustercaps: compiling the routing, about 25 s, then a few seconds per new shape",
-        file=sys.stderr,
-        flush=True,
-    )
+    said = "clustercaps: compiling the routing, about 25 s, then a few seconds per new shape"
+    print(said, file=sys.stderr, flush=True)
     compiled: Callable[..., tuple[Tensor, Tensor]] = torch.compile(cluster_route)
     return compiled

@@ -114,7 +114,7 @@ void backward(const Layer& layer, S eps, const Norm<S>& norm, const S* x, const 
   if (job.need_norm) collect_norm(job, chunks, out.norm_weight, out.norm_bias);
 }
 
-// Returns 0, or 1 if memory is exhausted: exceptions must not reach the caller.
+// Returns 0, 1 if memory is exhausted, or 2: exceptions must not reach the caller.
 template <typename Work>
 int guarded(Work work) {
   try {
@@ -122,6 +122,8 @@ int guarded(Work work) {
     return 0;
   } catch (const std::bad_alloc&) {
     return 1;
+  } catch (...) {
+    return 2;
   }
 }
 

@@ -17,9 +17,7 @@ forces a backend.
 """
 
 import os
-import sys
 import warnings
-from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -28,6 +26,8 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.kernels import build, chunked, cluster_cpu, library
+from clustercaps.kernels.compiled import compiled_route
+from clustercaps.kernels.library import rounds_products
 from clustercaps.kernels.plain import VoteInputs, like_conv2d, refuse_meta, square_window
 from clustercaps.routing import cluster_route
 from clustercaps.utils.errors import unknown
@@ -156,13 +156,10 @@ def cluster_capsules(
         window = square_window(vote, x.shape[1])
         if inputs is not None and window is not None:
             sizes = (*window, clusters, votes, out_channels)
-            options = (sizes, routing == "uniform", eps, norm)
-            if path == "cpu" and _rounds_products(inputs[0].dtype, vote.weight.dtype, norm):
-                exact = (x.float(), vote.weight, vote.bias)
-                capsules = _computed(path, exact, *options, bfloat16=True)
-                capsules = None if capsules is None else capsules.to(torch.bfloat16)
-            else:
-                capsules = _computed(path, inputs, *options)
+            short = path == "cpu" and norm is not None and rounds_products(inputs[0], vote.weight)
+            if short:
+                inputs = (x.float(), vote.weight, vote.bias)
+            capsules = _computed(path, inputs, sizes, routing == "uniform", eps, norm, short)
             if capsules is not None:
                 return capsules
     if direct:
@@ -177,7 +174,7 @@ def _computed(
     uniform: bool,
     eps: float,
     norm: NormNumbers | None,
-    bfloat16: bool = False,
+    short: bool,
 ) -> Tensor | None:
     """Capsules without the convolution, or None if the backend cannot compute them."""
     if path == "chunked":
@@ -186,23 +183,10 @@ def _computed(
     elif norm is None or inputs[0].dtype not in library.NAMES:
         capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps)
     else:
-        numbers = (True, *norm, bfloat16)
-        return cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps, *numbers)
+        numbers = (True, *norm, short)
+        capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps, *numbers)
+        return capsules.to(torch.bfloat16) if short and capsules is not None else capsules
     return None if capsules is None else _normalised(capsules, norm)
-
-
-def _rounds_products(used: torch.dtype, stored: torch.dtype, norm: NormNumbers | None) -> bool:
-    """Whether the kernel gets float32 tensors under autocast, and rounds factors itself.
-
-    It then rounds neither weights nor the input of the norm, unlike the reference.
-
-    Args:
-        used: The dtype that conv2d would use.
-        stored: The dtype of the weights.
-        norm: Parameters of the layer norm, if there is one.
-    """
-    short = used == torch.bfloat16 and stored == torch.float32 and norm is not None
-    return short and library.bfloat16_products()[0]
 
 
 def _normalised(capsules: Tensor, norm: NormNumbers | None) -> Tensor:
@@ -230,7 +214,7 @@ def _route(
         return cluster_triton.route(cast, uniform=routing == "uniform", eps=eps)
     if path == "compiled":
         # The compiler would keep a channels-last layout, which is slower.
-        return _compiled()(cast.contiguous(), routing=routing, eps=eps)[0]
+        return compiled_route()(cast.contiguous(), routing=routing, eps=eps)[0]
     return cluster_route(cast, routing=routing, eps=eps)[0]
 
 
@@ -313,11 +297,3 @@ def _warn_once(failure: str) -> None:
     warnings.warn(
         f"using plain PyTorch instead of the fused CPU kernel: {failure}", UserWarning, stacklevel=2
     )
-
-
-@cache
-def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
-    said = "clustercaps: compiling the routing, about 25 s, then a few seconds per new shape"
-    print(said, file=sys.stderr, flush=True)
-    compiled: Callable[..., tuple[Tensor, Tensor]] = torch.compile(cluster_route)
-    return compiled

@@ -61,8 +61,7 @@ def fused_capsules(
         x: Child capsules [B, C, D, H, W], float32 or float64.
         weight: The vote convolution's weight, of the same dtype.
         bias: Its bias, or None.
-        stride: Its stride.
-        padding: Its padding.
+        stride, padding: Those of the convolution.
         clusters: Weight clusters per child channel.
         votes: Votes in a cluster.
         out_channels: Parent capsule channels.
@@ -72,15 +71,14 @@ def fused_capsules(
         norm_weight: Its scale [D, H, W], or None.
         norm_bias: Its shift; None exactly if the scale is None.
         norm_eps: Added to the variance of a feature map.
-        bfloat16: Whether to round the factors of all products to bfloat16, if the kernel can
-            (`Library.has_bfloat16`); sums, routing and norm keep their precision.
+        bfloat16: Whether to round the factors of products to bfloat16, if the processor can.
 
     Raises:
         RuntimeError: The kernel cannot compute this; the message says why.
     """
     refuse_forward_mode("the fused capsule kernel")
-    sizes = (stride, padding, clusters, votes, out_channels, uniform, bfloat16)
     tensors = (x, weight, bias, norm_weight, norm_bias)
+    sizes = (stride, padding, clusters, votes, out_channels, uniform, bfloat16)
     layer, shape = prepared(tensors, sizes, eps, norm_eps)
     check_no_norm(norm, norm_weight)
     out, capsules, scale, moments = _empty(x, shape, norm)
@@ -91,7 +89,6 @@ def fused_capsules(
 
 @fused_capsules.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
-    # Defaults are left out, so from the front.
     *sizes, _, _, norm, norm_weight, norm_bias, _ = rest[:11]
     others = (bias, norm_weight, norm_bias)
     raise_problem(other_tensor(x, weight, *others))

@@ -122,3 +122,16 @@ def bfloat16_products() -> tuple[bool, str]:
     if "AuthenticAMD" not in cpu_name():
         return False, "float32, which is as fast on this processor"
     return True, "bfloat16, with sums in float32"
+
+
+def rounds_products(x: Tensor, weight: Tensor) -> bool:
+    """Whether the kernel gets float32 tensors under autocast, and rounds factors itself.
+
+    Unlike the reference, it then rounds neither the centroids nor the input of the norm.
+
+    Args:
+        x: Capsules in the dtype that conv2d would use.
+        weight: Weights as they are stored.
+    """
+    short = x.dtype == torch.bfloat16 and weight.dtype == torch.float32
+    return short and bfloat16_products()[0]

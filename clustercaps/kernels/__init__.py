@@ -17,9 +17,7 @@ forces a backend.
 """
 
 import os
-import sys
 import warnings
-from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
@@ -28,7 +26,9 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.kernels import build, chunked, cluster_cpu, library
-from clustercaps.kernels.plain import Shape, like_conv2d
+from clustercaps.kernels.compiled import compiled_route
+from clustercaps.kernels.library import rounds_products
+from clustercaps.kernels.plain import VoteInputs, like_conv2d, refuse_meta, square_window
 from clustercaps.routing import cluster_route
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.hooks import may_bypass
@@ -148,21 +148,45 @@ def cluster_capsules(
         norm: Parameters of the layer norm over (D, H, W), if there is one.
         backend: "auto" or a name from `BACKENDS`.
     """
-    path = _choose_once(backend, x.device.type, routing)
+    path = _choose_once(backend, "cpu" if x.is_cpu else x.device.type, routing)
+    direct = may_bypass(vote, nn.Conv2d)
     # These two compute the votes without calling the convolution.
-    if path in ("cpu", "chunked") and not may_bypass(vote, nn.Conv2d):
-        path = "reference"
-    if path == "cpu":
+    if direct and path in ("cpu", "chunked"):
         inputs = like_conv2d(x, vote.weight, vote.bias)
-        if inputs is not None:
-            sizes = (vote.stride[0], int(vote.padding[0]), clusters, votes, out_channels)
-            arguments = (*inputs, *sizes, routing == "uniform", eps)
-            # Half precision is rounded before the norm, as without the kernel.
-            if norm is None or inputs[0].dtype not in library.NAMES:
-                return _normalised(cluster_cpu.cluster_capsules(*arguments), norm)
-            return cluster_cpu.cluster_capsules(*arguments, True, norm.weight, norm.bias, norm.eps)
-    capsules = _route(x, vote, path, clusters, votes, out_channels, routing, eps)
-    return _normalised(capsules, norm)
+        window = square_window(vote, x.shape[1])
+        if inputs is not None and window is not None:
+            sizes = (*window, clusters, votes, out_channels)
+            short = path == "cpu" and norm is not None and rounds_products(inputs[0], vote.weight)
+            if short:
+                inputs = (x.float(), vote.weight, vote.bias)
+            capsules = _computed(path, inputs, sizes, routing == "uniform", eps, norm, short)
+            if capsules is not None:
+                return capsules
+    if direct:
+        refuse_meta(x, vote.weight, vote.bias, *(norm or ())[:2])
+    return _normalised(_route(x, vote, path, clusters, votes, out_channels, routing, eps), norm)
+
+
+def _computed(
+    path: str,
+    inputs: VoteInputs,
+    sizes: tuple[int, int, int, int, int],
+    uniform: bool,
+    eps: float,
+    norm: NormNumbers | None,
+    short: bool,
+) -> Tensor | None:
+    """Capsules without the convolution, or None if the backend cannot compute them."""
+    if path == "chunked":
+        capsules = chunked.cluster_capsules(inputs, *sizes, uniform, eps)
+    # Half precision is rounded before the norm, as without the kernel.
+    elif norm is None or inputs[0].dtype not in library.NAMES:
+        capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps)
+    else:
+        numbers = (True, *norm, short)
+        capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps, *numbers)
+        return capsules.to(torch.bfloat16) if short and capsules is not None else capsules
+    return None if capsules is None else _normalised(capsules, norm)
 
 
 def _normalised(capsules: Tensor, norm: NormNumbers | None) -> Tensor:
@@ -181,13 +205,7 @@ def _route(
     routing: str,
     eps: float,
 ) -> Tensor:
-    """Capsules before the norm, without the fused kernel."""
-    if path == "chunked":
-        inputs = like_conv2d(x, vote.weight, vote.bias)
-        sizes = (vote.stride[0], int(vote.padding[0]), x.shape[1], x.shape[1] * clusters, votes)
-        shape = Shape(*sizes, routing == "uniform", eps)
-        if inputs is not None and chunked.worthwhile(inputs, shape):
-            return chunked.cluster_capsules(inputs, shape, out_channels)
+    """Capsules before the norm, from stored votes."""
     cast = vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
     cast = cast.unflatten(1, (x.shape[1] * clusters, votes, out_channels, -1))
     if path == "triton":
@@ -196,7 +214,7 @@ def _route(
         return cluster_triton.route(cast, uniform=routing == "uniform", eps=eps)
     if path == "compiled":
         # The compiler would keep a channels-last layout, which is slower.
-        return _compiled()(cast.contiguous(), routing=routing, eps=eps)[0]
+        return compiled_route()(cast.contiguous(), routing=routing, eps=eps)[0]
     return cluster_route(cast, routing=routing, eps=eps)[0]
 
 
@@ -208,6 +226,8 @@ def status_table() -> str:
         for name, state in available().items()
     ]
     table = text_table(["backend", "available", "used on CPU", "why"], rows)
+    if used == "cpu":
+        table += f"\nProducts under bfloat16 autocast: {library.bfloat16_products()[1]}."
     forced = os.environ.get("CLUSTERCAPS_BACKEND")
     return f"{table}\nCLUSTERCAPS_BACKEND={forced} forces this backend." if forced else table
 
@@ -229,11 +249,10 @@ def _cpu_availability() -> Availability:
         path = build.library_path()
     except build.BuildError as error:
         return Availability(False, str(error))
-    if path.exists():
+    if os.path.exists(path):
         return Availability(True, f"built: {path}")
-    return Availability(
-        True, f"will be built on first use, about {build.EXPECTED_SECONDS} s, into {path.parent}"
-    )
+    seconds = build.EXPECTED_SECONDS
+    return Availability(True, f"will be built on first use, about {seconds} s, into {path.parent}")
 
 
 def _triton_availability() -> Availability:
@@ -261,7 +280,7 @@ def _load_failure() -> str | None:
     _tried["cpu"] = True
     try:
         library.load()
-    except (build.BuildError, OSError) as error:
+    except build.BuildError as error:
         return str(error)
     return None
 
@@ -278,14 +297,3 @@ def _warn_once(failure: str) -> None:
     warnings.warn(
         f"using plain PyTorch instead of the fused CPU kernel: {failure}", UserWarning, stacklevel=2
     )
-
-
-@cache
-def _compiled() -> Callable[..., tuple[Tensor, Tensor]]:
-    print(
-        "clustercaps: compiling the routing, about 25 s, then a few seconds per new shape",
-        file=sys.stderr,
-        flush=True,
-    )
-    compiled: Callable[..., tuple[Tensor, Tensor]] = torch.compile(cluster_route)
-    return compiled

@@ -7,6 +7,7 @@
 
 #include "backward_job.h"
 #include "forward.h"
+#include "parent_tile.h"
 #include "products.h"
 
 namespace caps {
@@ -27,8 +28,6 @@ class BackwardChunk {
     const int64_t columns = panels_ * width, rows = layer_.rows();
     planes_ = Buffer<S>(children_ * images_ * layer_.planes_size());
     patches_ = Buffer<S>(job.patch_rows() * columns);
-    pull_ = Buffer<S>(layer_.parents() * columns);
-    parent_ = Buffer<S>(layer_.parents() * columns);
     if (job.x_gradient) {
       pulled_ = Buffer<S>(job.pulled_taps * columns);
       plane_gradients_ = Buffer<S>(children_ * images_ * layer_.planes_size());
@@ -40,15 +39,19 @@ class BackwardChunk {
       rows_ = Buffer<S>(panels_ * job.block * rows * kRowStride<S>);
       if (job.need_weight) columns_ = Buffer<S>(columns * job.padded_taps);
     }
+    if (layer_.pairs<S>()) {
+      pairs_ = Buffer<S>(panels_ * layer_.items<S>() * width);
+      row_pairs_ = Buffer<S>(job.few_taps() ? panels_ * layer_.taps() * kRowStride<S>
+                                            : panels_ * (job.block * rows + 1) * kRowStride<S>);
+    }
     if (job.need_weight) {
       weight_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * job.padded_taps);
     }
     if (job.need_bias && !job.bias_as_tap()) {
       bias_gradient_ = Buffer<S>(clusters() * layer_.all_rows() * kLanes<S>);
     }
-    slopes_.resize(images_ * layer_.channels);
-    // Chunks with other children of the same images would compute the same values.
-    if (job.need_norm && first_child == 0) norm_gradient_ = Buffer<S>(2 * job.map_size());
+    // Chunks with other children of the same images would compute the same gradients of the norm.
+    parents_ = ParentTile<S>(job, images_, columns, first_child == 0);
   }
 
   void run() {
@@ -65,7 +68,7 @@ class BackwardChunk {
   const S* weight_gradient() const { return weight_gradient_.get(); }
   const S* bias_gradient() const { return bias_gradient_.get(); }
   // Gradients of the norm's weight, then of its bias; null if another chunk computes them.
-  const S* norm_gradient() const { return norm_gradient_.get(); }
+  const S* norm_gradient() const { return parents_.norm_gradient(); }
 
  private:
   S* planes_of(const Buffer<S>& planes, int64_t child, int64_t image) {
@@ -90,11 +93,11 @@ class BackwardChunk {
     if (job_.x_gradient) {
       std::fill_n(plane_gradients_.get(), children_ * images_ * layer_.planes_size(), S(0));
     }
-    if (job_.moments) find_slopes(image, images);
+    if (job_.moments) parents_.find_slopes(job_, image, images);
     const int64_t all = images * layer_.positions(), step = panels_ * job_.panels.width;
     for (int64_t at = 0; at < all; at += step) {
       tile_.place(layer_, at, std::min(step, all - at), job_.panels.width, kLanes<S>);
-      gather_parents(image);
+      parents_.gather(job_, tile_, image);
       for (int64_t child = 0; child < children_; ++child) differentiate_tile(child);
     }
     if (!job_.x_gradient) return;
@@ -103,73 +106,14 @@ class BackwardChunk {
     });
   }
 
-  void find_slopes(int64_t image, int64_t images) {
-    const int64_t size = job_.map_size();
-    S* gradient = norm_gradient_.get();
-    for (int64_t i = 0; i < images * layer_.channels; ++i) {
-      const int64_t map = image * layer_.channels + i;
-      slopes_[i] = norm_slope(job_.norm, size, job_.capsules + map * size, job_.moments + 2 * map,
-                              job_.gradient + map * size, gradient,
-                              gradient ? gradient + size : nullptr);
-    }
-  }
-
-  // pull = scale * gradient, through the norm, and the parents themselves, [panel, parent, width];
-  // beyond the last position the pull is zero, and so are all gradients.
-  void gather_parents(int64_t image) {
-    const int64_t width = job_.panels.width, parents = layer_.parents();
-    for (int64_t parent = 0; parent < parents; ++parent) {
-      for (const Segment& segment : tile_.segments) {
-        const int64_t map = (image + segment.image) * parents + parent;
-        const int64_t from = map * layer_.positions() + segment.position;
-        const int64_t to = (segment.panel * parents + parent) * width + segment.column;
-        if (parent + kAhead < parents) {
-          prefetch_parents(from + kAhead * layer_.positions(), segment.length);
-        }
-        copy_exactly(parent_.get() + to, job_.capsules + from, segment.length);
-        if (job_.moments) {
-          const int64_t channel = segment.image * layer_.channels + parent / layer_.dim;
-          const int64_t entry = parent % layer_.dim * layer_.positions() + segment.position;
-          pull_through_norm(slopes_[channel], entry, from, segment.length, pull_.get() + to);
-        } else {
-          in_vectors<S>(segment.length, [&](int64_t i, auto some) {
-            typedef decltype(some) Some;
-            as<Some>(pull_.get() + to + i) =
-                as<Some>(job_.gradient + from + i) * as<Some>(job_.scale + from + i);
-          });
-        }
-      }
-      const int64_t used = tile_.count % width, last = tile_.panels() - 1;
-      S* pull = pull_.get() + (last * parents + parent) * width;
-      if (used) std::fill(pull + used, pull + width, S(0));
-    }
-  }
-
-  void pull_through_norm(const Slope<S>& slope, int64_t entry, int64_t from, int64_t length,
-                         S* pull) {
-    const S* weight = job_.norm.weight ? job_.norm.weight + entry : nullptr;
-    in_vectors<S>(length, [&](int64_t i, auto some) {
-      typedef decltype(some) Some;
-      auto gradient = as<Some>(job_.gradient + from + i);
-      if (weight) gradient *= as<Some>(weight + i);
-      gradient -= slope.mean_pull;
-      gradient -= (as<Some>(job_.capsules + from + i) - slope.mean) * slope.lean;
-      as<Some>(pull + i) = gradient * (as<Some>(job_.scale + from + i) * slope.deviation);
-    });
-  }
-
-  // The feature maps of the parents are far apart, which the hardware prefetcher does not handle.
-  void prefetch_parents(int64_t from, int64_t length) {
-    for (int64_t i = 0; i < length; i += 64 / sizeof(S)) {
-      __builtin_prefetch(job_.gradient + from + i);
-      __builtin_prefetch(job_.scale + from + i);
-      __builtin_prefetch(job_.capsules + from + i);
-    }
-  }
-
   void differentiate_tile(int64_t child) {
     gather_patches(offsets_, tile_, planes_of(planes_, child, 0), job_.patch_rows(),
                    patches_.get());
+    if constexpr (kHasPairs<S>) {
+      if (pairs_.get()) {
+        pair_patches(layer_, tile_, patches_.get(), job_.patch_rows(), pairs_.get());
+      }
+    }
     if (job_.few_taps()) return learn_tile(child);
     // gather_patches may have overwritten the tap of ones.
     for (int64_t panel = 0; job_.bias_as_tap() && panel < tile_.panels(); ++panel) {
@@ -178,6 +122,13 @@ class BackwardChunk {
     }
     if (columns_.get()) {
       turn_patches(tile_, patches_.get(), job_.padded_taps, columns_.get());
+    }
+    if constexpr (kHasPairs<S>) {
+      // Columns as pairs of positions, in place.
+      if (pairs_.get() && columns_.get()) {
+        pair_rows(columns_.get(), tile_.panels() * tile_.width, job_.padded_taps, job_.padded_taps,
+                  columns_.get());
+      }
     }
     for (int64_t n = 0; n < layer_.clusters; ++n) {
       for (int64_t first = 0; first < layer_.parents(); first += job_.block) {
@@ -194,22 +145,35 @@ class BackwardChunk {
 
   // A panel of a cluster (index in the chunk) for some parents.
   Panel<S> panel_of(int64_t cluster, int64_t parent, int64_t parents, int64_t panel) const {
-    const int64_t taps = layer_.taps(), rows = layer_.rows();
+    const int64_t items = layer_.items<S>(), rows = layer_.rows(), width = job_.panels.width;
     const int64_t row = ((first_cluster() + cluster) * layer_.parents() + parent) * rows;
-    return {patches_.get() + panel * job_.patch_rows() * job_.panels.width,
-            job_.weight + row * taps, job_.bias + row, taps, rows, parents, job_.eps, rows_.get()};
+    const S* patches = pairs_.get() ? pairs_.get() + panel * items * width
+                                    : patches_.get() + panel * job_.patch_rows() * width;
+    return {patches, job_.weight + row * items, job_.bias + row, items, rows, parents, job_.eps,
+            rows_.get()};
   }
 
   void learn_tile(int64_t child) {
     const int64_t width = job_.panels.width, parents = layer_.parents();
     const int64_t size = layer_.rows() * (layer_.taps() + 1) * kLanes<S>;
+    const S* learned = patches_.get();
+    int64_t learned_width = width;
+    if constexpr (kHasPairs<S>) {
+      if (pairs_.get()) {
+        pair_vectors_of(layer_, tile_, patches_.get(), row_pairs_.get());
+        learned = row_pairs_.get();
+        learned_width = items_of(width / kLanes<S>, true) * kLanes<S>;
+      }
+    }
     S* sums = lanes_.get() + child * layer_.clusters * parents * size;
     for (int64_t n = 0; n < layer_.clusters; ++n) {
       for (int64_t parent = 0; parent < parents; ++parent, sums += size) {
         for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
           const int64_t at = (panel * parents + parent) * width;
-          job_.panels.learn(panel_of(child * layer_.clusters + n, parent, 1, panel),
-                            pull_.get() + at, parent_.get() + at, sums);
+          Panel<S> input = panel_of(child * layer_.clusters + n, parent, 1, panel);
+          input.learned = learned + panel * layer_.taps() * learned_width;
+          input.all_taps = layer_.taps();
+          job_.panels.learn(input, parents_.pull() + at, parents_.parent() + at, sums);
         }
       }
     }
@@ -237,8 +201,8 @@ class BackwardChunk {
     const int64_t width = job_.panels.width, step = count * layer_.rows() * kRowStride<S>;
     for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
       const int64_t at = (panel * layer_.parents() + first) * width;
-      job_.panels.backward(panel_of(cluster, first, count, panel), pull_.get() + at,
-                           parent_.get() + at, rows_.get() + panel * step);
+      job_.panels.backward(panel_of(cluster, first, count, panel), parents_.pull() + at,
+                           parents_.parent() + at, rows_.get() + panel * step);
     }
   }
 
@@ -246,15 +210,43 @@ class BackwardChunk {
     const int64_t rows = count * layer_.rows(), width = job_.panels.width;
     const int64_t row = cluster * layer_.all_rows() + first * layer_.rows();
     if (bias_gradient_.get()) sum_bias(rows, bias_gradient_.get() + row * kLanes<S>);
+    if constexpr (kHasPairs<S>) {
+      if (pairs_.get()) return push_pairs(cluster, first, rows, fresh);
+    }
     if (job_.need_weight) {
-      push_weight<S>({rows_.get(), columns_.get(), weight_gradient_.get() + row * job_.padded_taps,
-                      rows, job_.padded_taps, tile_.panels(), width});
+      push_weight<S, false>({rows_.get(), columns_.get(),
+                             weight_gradient_.get() + row * job_.padded_taps, rows,
+                             job_.padded_taps, tile_.panels(), width});
     }
     if (!job_.x_gradient) return;
     const S* weight = panel_of(cluster, first, count, 0).weight;
     for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
-      pull_panel(width, weight, rows_.get() + panel * rows * kRowStride<S>, rows, layer_.taps(),
-                 fresh, pulled_.get() + panel * job_.pulled_taps * width);
+      pull_panel<S, false>(width, weight, rows_.get() + panel * rows * kRowStride<S>, rows,
+                           layer_.taps(), fresh,
+                           pulled_.get() + panel * job_.pulled_taps * width);
+    }
+  }
+
+  // The same two products in bfloat16, over pairs of positions and over pairs of rows.
+  void push_pairs(int64_t cluster, int64_t first, int64_t rows, bool fresh) {
+    const int64_t width = job_.panels.width, panels = tile_.panels(), taps = layer_.taps();
+    const int64_t row = cluster * layer_.all_rows() + first * layer_.rows();
+    if (job_.need_weight) {
+      pair_entries(rows_.get(), panels * rows, width, kRowStride<S>, row_pairs_.get());
+      push_weight<S, true>({row_pairs_.get(), columns_.get(),
+                            weight_gradient_.get() + row * job_.padded_taps, rows,
+                            job_.padded_taps, panels, width / 2});
+    }
+    if (!job_.x_gradient) return;
+    const int64_t block = job_.block * layer_.rows();
+    const int64_t done = pairs_in_blocks(layer_.all_rows(), block) * (first_cluster() + cluster) +
+                         pairs_in_blocks(first * layer_.rows(), block);
+    for (int64_t panel = 0; panel < panels; ++panel) {
+      pair_rows(rows_.get() + panel * rows * kRowStride<S>, rows, width, kRowStride<S>,
+                row_pairs_.get());
+      pull_panel<S, true>(width, job_.pull_weight + done * taps, row_pairs_.get(),
+                          items_of(rows, true), taps, fresh,
+                          pulled_.get() + panel * job_.pulled_taps * width);
     }
   }
 
@@ -273,9 +265,11 @@ class BackwardChunk {
   const Layer& layer_;
   const std::vector<int64_t> offsets_;
   int64_t first_, last_, first_child_, children_, images_, panels_;
-  Buffer<S> planes_, plane_gradients_, patches_, columns_, pulled_, pull_, parent_, rows_;
-  Buffer<S> lanes_, weight_gradient_, bias_gradient_, norm_gradient_;
-  std::vector<Slope<S>> slopes_;
+  Buffer<S> planes_, plane_gradients_, patches_, columns_, pulled_, rows_;
+  // Only in bfloat16.
+  Buffer<S> pairs_, row_pairs_;
+  Buffer<S> lanes_, weight_gradient_, bias_gradient_;
+  ParentTile<S> parents_;
   Tile tile_;
 };
 

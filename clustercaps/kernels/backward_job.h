@@ -25,7 +25,10 @@ struct BackwardJob {
   Norm<S> norm;
   const S* moments;
   const S* x;
+  // Weights of mean and contrasts, for the votes and for the gradient of the patches: the same, or
+  // pairs of taps and pairs of rows.
   const S* weight;
+  const S* pull_weight;
   const S* bias;
   const S* capsules;
   const S* scale;

@@ -9,19 +9,26 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from clustercaps.kernels import built
 from clustercaps.utils.files import kernel_folder, take_lock
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "cluster_cpu.cpp"
 EXPECTED_SECONDS = 15
+# After this time a compiler is taken to hang: for its version, and for the kernel.
+VERSION_SECONDS = 60.0
+BUILD_SECONDS = 1200.0
 
 
 class BuildError(RuntimeError):
@@ -32,7 +39,10 @@ def find_compiler() -> list[str]:
     """The command of the C++ compiler: $CXX, else the first of c++, g++, clang++."""
     named = os.environ.get("CXX")
     for command in [named] if named else ["c++", "g++", "clang++"]:
-        words = shlex.split(command)
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise BuildError(f"the environment variable CXX={named} is wrong: {error}") from error
         if words and shutil.which(words[0]):
             return words
     if named:
@@ -41,32 +51,45 @@ def find_compiler() -> list[str]:
 
 
 def library_path(march: str = "native") -> Path:
-    """Path of the kernel for this machine, compiler and torch, whether built or not."""
+    """Path of the kernel for this machine, compiler and torch, whether built or not.
+
+    Raises:
+        BuildError: There is no compiler that works, or no folder for the kernel.
+    """
     compiler = find_compiler()
-    parts = [*_sources(), *_flags(march), _version(tuple(compiler)), torch.__version__]
-    parts.append(_cpu() if march == "native" else platform.machine())
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-    return kernel_folder() / f"cluster_cpu-{key}.so"
+    try:
+        folder, sources = kernel_folder(), _sources()
+    except OSError as error:
+        raise BuildError(str(error)) from error
+    parts = [*sources, *_flags(march), _version(tuple(compiler)), torch.__version__]
+    parts.append(cpu_name() if march == "native" else platform.machine())
+    # Environment variables may contain any bytes.
+    key = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
+    return folder / f"cluster_cpu-{key}.so"
 
 
 def build(march: str = "native") -> Path:
     """Build the kernel, or find it in the cache.
 
-    If several processes call this at the same time, one builds and the others wait for it.
+    If several processes call this at the same time, one builds and the others wait for it. A
+    damaged kernel is built again.
 
     Args:
         march: The instruction set, for the compiler's `-march`.
 
     Raises:
-        BuildError: There is no compiler, the cache cannot be written, or the compiler failed.
+        BuildError: There is no compiler, the cache cannot be written or is open to other users, or
+            the compiler failed.
     """
     library = library_path(march)
-    if library.exists():
-        return library
     try:
-        library.parent.mkdir(parents=True, exist_ok=True)
+        if built.usable(library):
+            return library
+        library.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        built.check_private(library.parent)
         with take_lock(library.with_suffix(".lock")):
-            if not library.exists():
+            if not built.usable(library):
+                built.remove_leftovers(library)
                 _compile(library, march)
     except OSError as error:
         raise BuildError(f"cannot use the cache folder {library.parent}: {error}") from error
@@ -82,22 +105,56 @@ def _compile(library: Path, march: str) -> None:
     )
     log = library.with_suffix(".log")
     # A temporary name first: an interrupted build never looks like a finished one.
-    with tempfile.TemporaryDirectory(dir=library.parent, prefix="building-") as folder:
+    prefix = built.building_prefix(library)
+    with tempfile.TemporaryDirectory(dir=library.parent, prefix=prefix) as folder:
         unfinished = Path(folder) / library.name
         command = [*find_compiler(), *_flags(march), str(SOURCE), "-o", str(unfinished)]
         torch_folder = Path(torch.__file__).parent
         command += [f"-I{torch_folder / 'include'}", f"-L{torch_folder / 'lib'}"]
         command += ["-ltorch_cpu", "-lc10"]
-        with log.open("w") as out:
+        with log.open("w", encoding="utf-8", errors="backslashreplace") as out:
             print(shlex.join(command), file=out, flush=True)
             # Temporary files of the compiler also go to the cache.
             environment = {**os.environ, "TMPDIR": folder}
-            done = subprocess.run(
-                command, stdout=out, stderr=subprocess.STDOUT, env=environment, check=False
-            )
-        if done.returncode != 0:
-            raise BuildError(f"the compiler failed with code {done.returncode}; see the log {log}")
-        os.replace(unfinished, library)
+            code, _ = _run(command, BUILD_SECONDS, stdout=out, env=environment)
+        if code != 0:
+            raise BuildError(f"the compiler failed with code {code}; see the log {log}")
+        if not unfinished.exists():
+            raise BuildError(f"the compiler wrote no library; see the log {log}")
+        built.put(unfinished, library)
+
+
+def _run(command: list[str], seconds: float, **options: Any) -> tuple[int, bytes]:
+    """Return code and output of a command; after `seconds`, it and what it started are killed."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.STDOUT,
+        # A process group of its own: a compiler is several processes.
+        start_new_session=True,
+        **options,
+    )
+    try:
+        said, _ = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        _kill(process)
+        raise BuildError(f"{command[0]} did not end within {seconds:g} s") from None
+    except BaseException:
+        # Ctrl-C reaches only this process.
+        _kill(process)
+        raise
+    return process.returncode, said or b""
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    if sys.platform == "win32":
+        process.kill()
+    else:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def _flags(march: str) -> list[str]:
@@ -112,25 +169,28 @@ def _flags(march: str) -> list[str]:
 
 
 def _sources() -> list[str]:
-    return [path.read_text() for path in sorted([SOURCE, *HERE.glob("*.h")])]
+    return [path.read_text(encoding="utf-8") for path in sorted([SOURCE, *HERE.glob("*.h")])]
 
 
 @cache
 def _version(compiler: tuple[str, ...]) -> str:
     command = [*compiler, "--version"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError) as error:
+        code, said = _run(command, VERSION_SECONDS, stdout=subprocess.PIPE)
+    except OSError as error:
         raise BuildError(f"cannot run {shlex.join(command)}: {error}") from error
-    return shlex.join(compiler) + said
+    if code != 0:
+        raise BuildError(f"{shlex.join(command)} failed with code {code}")
+    return shlex.join(compiler) + said.decode(errors="replace")
 
 
 @cache
-def _cpu() -> str:
+def cpu_name() -> str:
+    """Vendor, name and features of the processor."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     except OSError:
         return platform.machine() + platform.processor()
     # The entries of the first core: its name and features.
-    wanted = ("model name", "flags", "Features", "CPU part")
+    wanted = ("vendor_id", "model name", "flags", "Features", "CPU part")
     return "\n".join(next((line for line in lines if line.startswith(name)), "") for name in wanted)

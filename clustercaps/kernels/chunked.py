@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from clustercaps.kernels import plain
-from clustercaps.kernels.plain import Shape, plain_capsules
+from clustercaps.kernels.checks import misfit, size_of
+from clustercaps.kernels.plain import Shape, VoteInputs, plain_capsules
 from clustercaps.utils.derivatives import plain_gradients, wants_graph
 from clustercaps.utils.precision import wide_dtype
 from clustercaps.utils.sizes import windows_along
@@ -51,7 +52,7 @@ class ChunkedCapsules(torch.autograd.Function):
 
 
 def _closed_form(
-    inputs: tuple[Tensor, Tensor, Tensor | None],
+    inputs: VoteInputs,
     parent: Tensor,
     pull: Tensor,
     shape: Shape,
@@ -92,20 +93,40 @@ def _closed_form(
 
 
 def cluster_capsules(
-    inputs: tuple[Tensor, Tensor, Tensor | None], shape: Shape, out_channels: int
-) -> Tensor:
-    """Capsules [B, C', D', H', W'] of a layer before its norm; `inputs` in conv2d's dtype."""
-    children, weight, bias = inputs
-    parents: Tensor = ChunkedCapsules.apply(children.flatten(1, 2), weight, bias, shape)
+    inputs: VoteInputs,
+    stride: int,
+    padding: int,
+    clusters: int,
+    votes: int,
+    out_channels: int,
+    uniform: bool,
+    eps: float,
+) -> Tensor | None:
+    """Capsules [B, C', D', H', W'] of a layer before its norm; `inputs` in conv2d's dtype.
+
+    None if the inputs do not fit or chunks do not help: the reference then handles it.
+    """
+    x, weight, bias = inputs
+    if x.device != weight.device or (bias is not None and x.device != bias.device):
+        return None
+    sizes = (stride, padding, clusters, votes, out_channels)
+    if misfit(x.shape, weight.shape, size_of(bias), None, None, *sizes) is not None:
+        return None
+    children = x.shape[1]
+    shape = Shape(stride, padding, children, children * clusters, votes, uniform, eps)
+    flat = x.flatten(1, 2)
+    if not _worthwhile(flat, weight, bias, shape):
+        return None
+    parents: Tensor = ChunkedCapsules.apply(flat, weight, bias, shape)
     capsules: Tensor = parents.unflatten(1, (out_channels, -1))
     return capsules
 
 
-def worthwhile(inputs: tuple[Tensor, Tensor, Tensor | None], shape: Shape) -> bool:
+def _worthwhile(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> bool:
     """Whether chunks help: not if one chunk contains all images and no gradient is needed."""
-    x, weight, _ = inputs
+    inputs = (x, weight, bias)
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
-    return wanted or len(x) > chunk_size(x.flatten(1, 2), weight, shape)
+    return wanted or len(x) > chunk_size(x, weight, shape)
 
 
 def chunk_size(x: Tensor, weight: Tensor, shape: Shape) -> int:

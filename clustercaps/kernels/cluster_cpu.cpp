@@ -80,16 +80,24 @@ template <typename S>
 void backward(const Layer& layer, S eps, const Norm<S>& norm, const S* x, const S* weight,
               const S* bias, const S* capsules, const S* scale, const S* moments,
               const S* gradient, const Gradients<S>& out) {
-  const Buffer<S> turned = to_contrasts(layer, weight, layer.taps());
+  Buffer<S> turned = to_contrasts(layer, weight, layer.taps()), pulled;
   const Buffer<S> turned_bias = to_contrasts(layer, bias, 1);
-  const PanelFunctions<S> panels = panel_functions<S>(layer.rows());
+  const PanelFunctions<S> panels = panel_functions<S>(layer);
   const int64_t blocks = (layer.all_rows() + kBlockRows - 1) / kBlockRows;
+  const int64_t block = std::max<int64_t>(1, (layer.parents() + blocks - 1) / blocks);
+  if constexpr (kHasPairs<S>) {
+    if (layer.pairs<S>()) {
+      const int64_t clusters = layer.all_clusters(), rows = layer.all_rows(), taps = layer.taps();
+      pulled = pair_block_rows(turned.get(), clusters, rows, block * layer.rows(), taps);
+      turned = pair_taps(turned.get(), clusters * rows, taps);
+    }
+  }
   const int64_t step = product_rows(panels.width / kLanes<S>);
   const BackwardJob<S> job{layer, used_eps(layer, eps), norm, moments, x, turned.get(),
-                           turned_bias.get(), capsules, scale, gradient, out.x,
+                           pulled.get(), turned_bias.get(), capsules, scale, gradient, out.x,
                            out.weight != nullptr, out.bias != nullptr, out.norm_weight != nullptr,
-                           panels, std::max<int64_t>(1, (layer.parents() + blocks - 1) / blocks),
-                           round_up(layer.taps(), kLanes<S>), round_up(layer.taps(), step)};
+                           panels, block, round_up(layer.taps(), kLanes<S>),
+                           round_up(layer.taps(), step)};
   Chunks<S> chunks;
   if (layer.batch > 0) {
     const auto [images, children] = share_out(layer, at::get_num_threads());
@@ -106,7 +114,7 @@ void backward(const Layer& layer, S eps, const Norm<S>& norm, const S* x, const 
   if (job.need_norm) collect_norm(job, chunks, out.norm_weight, out.norm_bias);
 }
 
-// Returns 0, or 1 if memory is exhausted: exceptions must not reach the caller.
+// Returns 0, 1 if memory is exhausted, or 2: exceptions must not reach the caller.
 template <typename Work>
 int guarded(Work work) {
   try {
@@ -114,6 +122,8 @@ int guarded(Work work) {
     return 0;
   } catch (const std::bad_alloc&) {
     return 1;
+  } catch (...) {
+    return 2;
   }
 }
 
@@ -141,6 +151,9 @@ int guarded(Work work) {
                          norm_bias_gradient});                                                    \
     });                                                                                           \
   }
+
+// Whether this build can compute products in bfloat16.
+extern "C" int clustercaps_has_bfloat16() { return caps::kHasPairs<float>; }
 
 CAPS_ENTRY_POINTS(float, float32)
 CAPS_ENTRY_POINTS(double, float64)

@@ -6,7 +6,7 @@ entry, the scale 1 / sum_i r_i. Double backward uses plain PyTorch.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,11 +14,24 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from clustercaps.kernels import plain
-from clustercaps.kernels.library import NAMES, Layer, load
+from clustercaps.kernels.checks import (
+    Inputs,
+    Shape,
+    bad_eps,
+    check_no_norm,
+    check_saved,
+    misfit,
+    other_tensor,
+    out_shape,
+    prepare,
+    prepared,
+    raise_problem,
+    size_of,
+)
+from clustercaps.kernels.library import NAMES, load
 from clustercaps.utils.derivatives import plain_gradients, refuse_forward_mode, wants_graph
-from clustercaps.utils.sizes import windows_along
 
-Shape = tuple[int | torch.SymInt, ...]
+PLAIN = (Tensor, torch.nn.Parameter)
 
 
 @torch.library.custom_op("clustercaps::fused_capsules", mutates_args=(), device_types="cpu")
@@ -37,6 +50,7 @@ def fused_capsules(
     norm_weight: Tensor | None,
     norm_bias: Tensor | None,
     norm_eps: float,
+    bfloat16: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Capsules of a layer, and three tensors for their gradient.
 
@@ -47,8 +61,7 @@ def fused_capsules(
         x: Child capsules [B, C, D, H, W], float32 or float64.
         weight: The vote convolution's weight, of the same dtype.
         bias: Its bias, or None.
-        stride: Its stride.
-        padding: Its padding.
+        stride, padding: Those of the convolution.
         clusters: Weight clusters per child channel.
         votes: Votes in a cluster.
         out_channels: Parent capsule channels.
@@ -58,22 +71,30 @@ def fused_capsules(
         norm_weight: Its scale [D, H, W], or None.
         norm_bias: Its shift; None exactly if the scale is None.
         norm_eps: Added to the variance of a feature map.
+        bfloat16: Whether to round the factors of products to bfloat16, if the processor can.
+
+    Raises:
+        RuntimeError: The kernel cannot compute this; the message says why.
     """
     refuse_forward_mode("the fused capsule kernel")
-    sizes = (stride, padding, clusters, votes, out_channels, uniform)
-    layer, shape = _layer(x.shape, weight.shape, *sizes)
-    _check_norm(shape, norm_weight, norm_bias)
+    tensors = (x, weight, bias, norm_weight, norm_bias)
+    sizes = (stride, padding, clusters, votes, out_channels, uniform, bfloat16)
+    layer, shape = prepared(tensors, sizes, eps, norm_eps)
+    check_no_norm(norm, norm_weight)
     out, capsules, scale, moments = _empty(x, shape, norm)
-    inputs = map(_dense, (x, weight, bias, norm_weight, norm_bias))
     results = (capsules, out, scale, moments) if norm else (out, None, scale, None)
-    load()("forward", layer, eps, norm_eps, *inputs, *results)
+    load()("forward", layer, eps, norm_eps, *map(_dense, tensors), *results)
     return out, capsules, scale, moments
 
 
 @fused_capsules.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
-    *sizes, _, _, norm, _, _, _ = rest
-    return _empty(x, _out_shape(x.shape, weight.shape, *sizes), norm)
+    *sizes, _, _, norm, norm_weight, norm_bias, _ = rest[:11]
+    others = (bias, norm_weight, norm_bias)
+    raise_problem(other_tensor(x, weight, *others))
+    raise_problem(misfit(x.shape, weight.shape, *map(size_of, others), *sizes))
+    check_no_norm(norm, norm_weight)
+    return _empty(x, out_shape(x.shape, weight.shape, *sizes), norm)
 
 
 @torch.library.custom_op("clustercaps::fused_capsules_grad", mutates_args=(), device_types="cpu")
@@ -96,14 +117,18 @@ def fused_capsules_grad(
     eps: float,
     norm_eps: float,
     needed: list[bool],
+    bfloat16: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of `fused_capsules` for x, weight, bias and the norm; empty if not needed.
 
-    `capsules` are those before the norm. Without a norm, `moments` is empty.
+    `capsules` are those before the norm. Without a norm, `moments` is empty. Scale and shift of the
+    norm need their gradients together.
     """
-    sizes = (stride, padding, clusters, votes, out_channels, uniform)
-    layer, _ = _layer(x.shape, weight.shape, *sizes)
+    sizes = (stride, padding, clusters, votes, out_channels, uniform, bfloat16)
     tensors = (x, weight, bias, norm_weight, norm_bias)
+    layer, shape = prepared(tensors, sizes, eps, norm_eps)
+    check_saved(x, shape, gradient, capsules, scale, moments)
+    check_no_norm(moments.numel() > 0 or shape[0] == 0, norm_weight)
     wanted = _grads(tensors, needed)
     load()(
         "backward",
@@ -111,7 +136,8 @@ def fused_capsules_grad(
         eps,
         norm_eps,
         *map(_dense, tensors),
-        *(capsules.contiguous(), scale.contiguous(), moments if moments.numel() else None),
+        *(capsules.contiguous(), scale.contiguous()),
+        moments.contiguous() if moments.numel() else None,
         gradient.contiguous(),
         *(grad if grad.numel() else None for grad in wanted),
     )
@@ -120,23 +146,23 @@ def fused_capsules_grad(
 
 @fused_capsules_grad.register_fake
 def _(gradient: Tensor, *rest: Any) -> tuple[Tensor, ...]:
-    tensors, needed = rest[:5], rest[-1]
-    return _grads(tensors, needed)
+    raise_problem(other_tensor(*rest[:8], gradient))
+    return _grads(rest[:5], rest[16])
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    x, weight, bias, *sizes, eps, norm, norm_weight, norm_bias, norm_eps = inputs
+    x, weight, bias, *sizes, eps, norm, norm_weight, norm_bias, norm_eps, bfloat16 = inputs
     out, capsules, scale, moments = output
     kept = capsules if norm else out
     ctx.save_for_backward(x, weight, bias, norm_weight, norm_bias, kept, scale, moments)
     ctx.mark_non_differentiable(capsules, scale, moments)
     ctx.set_materialize_grads(False)
-    ctx.sizes, ctx.norm = (*sizes, eps, norm_eps), norm
+    ctx.sizes, ctx.norm, ctx.bfloat16 = (*sizes, eps, norm_eps), norm, bfloat16
 
 
 def _backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Any, ...]:
     if gradient is None:
-        return (None,) * 14
+        return (None,) * 15
     needs = ctx.needs_input_grad
     # Gradients of scale and shift of the norm are computed together.
     norm = needs[11] or needs[12]
@@ -147,9 +173,10 @@ def _backward(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Any, ...]:
         formula = partial(_plain, sizes=ctx.sizes, norm=ctx.norm)
         grads = plain_gradients(formula, ctx.saved_tensors[:5], gradient, needed)
     else:
-        grads = fused_capsules_grad(gradient, *ctx.saved_tensors, *ctx.sizes, needed)
+        saved = ctx.saved_tensors
+        grads = fused_capsules_grad(gradient, *saved, *ctx.sizes, needed, ctx.bfloat16)
     x, weight, bias, *of_norm = (g if n else None for g, n in zip(grads, needed, strict=True))
-    return x, weight, bias, *(None,) * 8, *of_norm, None
+    return x, weight, bias, *(None,) * 8, *of_norm, None, None
 
 
 def _plain(
@@ -186,48 +213,6 @@ def _dense(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
 
 
-@lru_cache(maxsize=256)
-def _layer(
-    x: torch.Size,
-    weight: torch.Size,
-    stride: int,
-    padding: int,
-    clusters: int,
-    votes: int,
-    out_channels: int,
-    uniform: bool,
-) -> tuple[Layer, Shape]:
-    """Sizes for the kernel and the shape of its capsules; cached, since every call needs them."""
-    shape = _out_shape(x, weight, stride, padding, clusters, votes, out_channels)
-    sizes = (clusters, votes, out_channels, shape[2], weight[-1], stride, padding, uniform)
-    return Layer(*x, *sizes), shape
-
-
-def _out_shape(
-    x: torch.Size,
-    weight: torch.Size,
-    stride: int,
-    padding: int,
-    clusters: int,
-    votes: int,
-    out_channels: int,
-) -> Shape:
-    batch, in_channels, _, *sides = x
-    rows, _, _, kernel = weight
-    out_dim = rows // (in_channels * clusters * votes * out_channels)
-    height, width = (windows_along(side, kernel, stride, padding) for side in sides)
-    return batch, out_channels, out_dim, height, width
-
-
-def _check_norm(shape: Shape, weight: Tensor | None, bias: Tensor | None) -> None:
-    for tensor in (weight, bias):
-        if tensor is not None and tensor.shape != shape[2:]:
-            raise RuntimeError(
-                f"the norm has parameters of shape {tuple(tensor.shape)}, but the feature maps "
-                f"have shape {tuple(shape[2:])}"
-            )
-
-
 def _empty(x: Tensor, shape: Shape, norm: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Allocate the results of `fused_capsules`."""
     capsules = x.new_empty(shape if norm else (0,))
@@ -239,6 +224,11 @@ def _grads(
     tensors: tuple[Tensor | None, ...], needed: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Allocate contiguous gradients; empty if not needed."""
+    if len(needed) != len(tensors) or needed[3] != needed[4]:
+        raise RuntimeError(
+            "needed must contain 5 values, for x, weight, bias, scale and shift of the norm, the "
+            f"last two equal; got {needed}"
+        )
     like = tensors[0]
     assert like is not None
     x, weight, bias, norm_weight, norm_bias = (
@@ -263,35 +253,46 @@ def cluster_capsules(
     norm_weight: Tensor | None = None,
     norm_bias: Tensor | None = None,
     norm_eps: float = 0.0,
-) -> Tensor:
-    """`fused_capsules` for every floating dtype; half precision is computed in float32."""
+    bfloat16: bool = False,
+) -> Tensor | None:
+    """`fused_capsules` for every floating dtype; half precision is computed in float32.
+
+    None if the kernel cannot compute this: the reference then does, or raises an error.
+    """
     dtype = x.dtype
     if dtype not in NAMES:
         x, weight = x.float(), weight.float()
         bias = None if bias is None else bias.float()
-    capsules: Tensor
+    tensors = (x, weight, bias, norm_weight, norm_bias)
+    if other_tensor(*tensors) is not None or bad_eps(eps, norm_eps) is not None:
+        return None
     sizes = (stride, padding, clusters, votes, out_channels, uniform)
-    if _nobody_watches(x, weight, bias, norm_weight, norm_bias):
-        layer, shape = _layer(x.shape, weight.shape, *sizes)
-        _check_norm(shape, norm_weight, norm_bias)
-        capsules = x.new_empty(shape)
-        inputs = map(_dense, (x, weight, bias, norm_weight, norm_bias))
-        # Normalised in place; no gradient is needed.
-        results = (capsules, capsules if norm else None, None, None)
-        load()("inference", layer, eps, norm_eps, *inputs, *results)
-    else:
-        numbers = (norm, norm_weight, norm_bias, norm_eps)
-        capsules = fused_capsules(x, weight, bias, *sizes, eps, *numbers)[0]
-    return capsules if capsules.dtype == dtype else capsules.to(dtype)
+    # While tracing, sizes may be symbolic; the operator then checks them.
+    if not torch.compiler.is_compiling() and not torch._C._len_torch_dispatch_stack():
+        others = (size_of(bias), size_of(norm_weight), size_of(norm_bias))
+        found = prepare(x.shape, weight.shape, *others, *sizes, bfloat16)
+        if isinstance(found, str):
+            return None
+        if _nobody_watches(tensors):
+            capsules = x.new_empty(found.shape)
+            # Normalised in place; no gradient is needed.
+            results = (capsules, capsules if norm else None, None, None)
+            load()("inference", found.layer, eps, norm_eps, *map(_dense, tensors), *results)
+            return capsules if capsules.dtype == dtype else capsules.to(dtype)
+    numbers = (norm, norm_weight, norm_bias, norm_eps, bfloat16)
+    result: Tensor = fused_capsules(x, weight, bias, *sizes, eps, *numbers)[0]
+    return result if result.dtype == dtype else result.to(dtype)
 
 
-def _nobody_watches(*tensors: Tensor | None) -> bool:
+def _nobody_watches(tensors: Inputs) -> bool:
     """Whether the kernel may bypass the dispatcher, whose 40 us matter for one image.
 
-    This is the case if no gradient, compiler, mode or tensor subclass is involved.
+    This is the case if no gradient, tensor subclass or view with a negative sign is involved.
     """
-    if torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack():
-        return False
-    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
-        return False
-    return all(t is None or type(t) in (Tensor, torch.nn.Parameter) for t in tensors)
+    graph = torch.is_grad_enabled()
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if type(tensor) not in PLAIN or tensor.is_neg() or (graph and tensor.requires_grad):
+            return False
+    return True

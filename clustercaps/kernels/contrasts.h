@@ -13,8 +13,10 @@
 
 namespace caps {
 
+// Multiplied as double: the product of integers would overflow for two million votes.
 inline double contrast_scale(int64_t j, int64_t votes) {
-  return 1 / std::sqrt(static_cast<double>(j * (j + 1) * votes));
+  const double first = static_cast<double>(j), count = static_cast<double>(votes);
+  return 1 / std::sqrt(first * (first + 1) * count);
 }
 
 // Transforms the votes of a cluster for one parent, for as many consecutive entries as `Some` has.

@@ -65,6 +65,7 @@ class ForwardChunk {
     images_ = std::min((most - 1) / layer_.positions() + 2, layer_.batch);
     planes_ = Buffer<S>(images_ * layer_.in_channels * layer_.planes_size());
     patches_ = Buffer<S>(panels_ * layer_.taps() * width);
+    if (layer_.pairs<S>()) pairs_ = Buffer<S>(panels_ * layer_.items<S>() * width);
     sum_ = Buffer<S>(parents_ * panels_ * width);
     total_ = Buffer<S>(parents_ * panels_ * width);
   }
@@ -113,6 +114,9 @@ class ForwardChunk {
     std::fill_n(total_.get(), size, S(0));
     for (int64_t child = 0; child < layer_.in_channels; ++child) {
       gather_patches(offsets_, tile_, planes_of(child, 0), layer_.taps(), patches_.get());
+      if constexpr (kHasPairs<S>) {
+        if (pairs_.get()) pair_patches(layer_, tile_, patches_.get(), layer_.taps(), pairs_.get());
+      }
       // Loop over panels outside clusters: the sums of a panel stay in the L1 cache.
       for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
         for (int64_t n = 0; n < layer_.clusters; ++n) {
@@ -123,11 +127,12 @@ class ForwardChunk {
   }
 
   void add_cluster(int64_t cluster, int64_t panel) {
-    const int64_t taps = layer_.taps(), rows = layer_.rows(), width = job_.panels.width;
+    const int64_t items = layer_.items<S>(), rows = layer_.rows(), width = job_.panels.width;
     const int64_t row = (cluster * layer_.parents() + first_parent_) * rows;
     const int64_t at = panel * parents_ * width;
-    job_.panels.forward({patches_.get() + panel * taps * width, job_.weight + row * taps,
-                         job_.bias + row, taps, rows, parents_, job_.eps, nullptr},
+    const S* patches = pairs_.get() ? pairs_.get() : patches_.get();
+    job_.panels.forward({patches + panel * items * width, job_.weight + row * items,
+                         job_.bias + row, items, rows, parents_, job_.eps, nullptr},
                         sum_.get() + at, total_.get() + at);
   }
 
@@ -154,7 +159,7 @@ class ForwardChunk {
   const Layer& layer_;
   const std::vector<int64_t> offsets_;
   int64_t first_, last_, first_parent_, parents_, panels_, images_;
-  Buffer<S> planes_, patches_, sum_, total_;
+  Buffer<S> planes_, patches_, pairs_, sum_, total_;
   Tile tile_;
 };
 
@@ -186,11 +191,15 @@ void forward(const Layer& layer, S eps, const Norm<S>& norm, const S* x, const S
              const S* bias, S* capsules, S* normalised, S* scale, S* moments) {
   const int64_t all = layer.batch * layer.positions();
   if (all == 0) return;
-  const Buffer<S> turned = to_contrasts(layer, weight, layer.taps());
+  Buffer<S> turned = to_contrasts(layer, weight, layer.taps());
   const Buffer<S> turned_bias = to_contrasts(layer, bias, 1);
+  if constexpr (kHasPairs<S>) {
+    if (layer.pairs<S>()) {
+      turned = pair_taps(turned.get(), layer.all_clusters() * layer.all_rows(), layer.taps());
+    }
+  }
   const ForwardJob<S> job{layer, used_eps(layer, eps), norm, x, turned.get(), turned_bias.get(),
-                          capsules, normalised, scale, moments,
-                          panel_functions<S>(layer.rows())};
+                          capsules, normalised, scale, moments, panel_functions<S>(layer)};
   const int64_t threads = at::get_num_threads(), width = job.panels.width;
   // With few positions the threads divide the parents, since a partial panel costs as much as a
   // full one.

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "bfloat16.h"
 #include "simd.h"
 
 namespace caps {
@@ -15,8 +16,8 @@ struct Layer {
   // Weight clusters per child channel, votes per cluster, parent channels and their dimension.
   int64_t clusters, votes, channels, dim;
   int64_t kernel, stride, padding;
-  // Whether all routing weights are equal.
-  int64_t uniform;
+  // Whether all routing weights are equal, and whether products may be computed in bfloat16.
+  int64_t uniform, bfloat16;
 
   int64_t parents() const { return channels * dim; }
   int64_t padded_height() const { return height + 2 * padding; }
@@ -31,6 +32,17 @@ struct Layer {
   // only the centroid for uniform routing.
   int64_t rows() const { return uniform ? 1 : votes; }
   int64_t all_rows() const { return parents() * rows(); }
+
+  // Whether products are computed in bfloat16.
+  template <typename S>
+  bool pairs() const {
+    return kHasPairs<S> && bfloat16;
+  }
+  // Taps of a product, or pairs of them.
+  template <typename S>
+  int64_t items() const {
+    return items_of(taps(), pairs<S>());
+  }
 
   // A padded row is stored as `stride` phases (columns 0, s, 2s, ...; then 1, s+1, ...), so that
   // what one tap reads for neighbouring outputs is contiguous for every stride.

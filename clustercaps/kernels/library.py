@@ -11,15 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clustercaps.kernels.build import build
+from clustercaps.kernels.build import BuildError, build, cpu_name
 
 LAYER_FIELDS = (
     *("batch", "in_channels", "in_dim", "height", "width"),
-    *("clusters", "votes", "channels", "dim", "kernel", "stride", "padding", "uniform"),
+    *("clusters", "votes", "channels", "dim", "kernel", "stride", "padding", "uniform", "bfloat16"),
 )
 NAMES = {torch.float32: "float32", torch.float64: "float64"}
 # Purpose of a call -> function of the kernel; inference saves nothing for a backward pass.
 FUNCTIONS = {"forward": "forward", "backward": "backward", "inference": "forward"}
+# What a function returns if it failed for this reason.
+OUT_OF_MEMORY = 1
 # Seconds by purpose, for each active `kernel_seconds`.
 _clocks: list[dict[str, float]] = []
 
@@ -37,6 +39,8 @@ class Library:
         self.path = path
         self._library = ctypes.CDLL(str(path))
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
+        # Whether the kernel can compute products in bfloat16.
+        self.has_bfloat16 = bool(self._library.clustercaps_has_bfloat16())
         for function, tensors in (("forward", 9), ("backward", 14)):
             for dtype, name in NAMES.items():
                 entry = getattr(self._library, f"clustercaps_{function}_{name}")
@@ -60,13 +64,24 @@ class Library:
         first = tensors[0]
         assert first is not None
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in tensors]
+        if 0 in pointers:
+            _check_memory(tensors)
         function = self._functions[FUNCTIONS[purpose], first.dtype]
         begin = time.perf_counter()
         failed = function(ctypes.byref(layer), eps, norm_eps, *pointers)
         for clock in _clocks:
             clock[purpose] += time.perf_counter() - begin
-        if failed:
+        if failed == OUT_OF_MEMORY:
             raise MemoryError("the capsule kernel could not allocate memory for its tiles")
+        if failed:
+            raise RuntimeError("the capsule kernel stopped with an unexpected C++ exception")
+
+
+def _check_memory(tensors: tuple[Tensor | None, ...]) -> None:
+    """Only empty tensors may have no address; others had their memory freed, as by FSDP."""
+    for tensor in tensors:
+        if tensor is not None and tensor.numel() > 0 and tensor.data_ptr() == 0:
+            raise RuntimeError(f"a tensor of shape {tuple(tensor.shape)} has no memory")
 
 
 @contextmanager
@@ -83,5 +98,40 @@ def kernel_seconds() -> Iterator[dict[str, float]]:
 
 @cache
 def load() -> Library:
-    """The kernel for this machine, built if necessary."""
-    return Library(build())
+    """The kernel for this machine, built if necessary.
+
+    Raises:
+        BuildError: It cannot be built or loaded here.
+    """
+    path = build()
+    try:
+        return Library(path)
+    # A missing library of the system, or a missing function: building again would not help.
+    except (OSError, AttributeError) as error:
+        raise BuildError(
+            f"cannot load the kernel {path} ({error}); delete it to build it again"
+        ) from error
+
+
+@cache
+def bfloat16_products() -> tuple[bool, str]:
+    """Whether factors are rounded to bfloat16 under autocast, and why."""
+    if not load().has_bfloat16:
+        return False, "float32, since this processor or compiler has no AVX-512 BF16"
+    # Intel's processors multiply as many numbers per cycle in float32, and to more digits.
+    if "AuthenticAMD" not in cpu_name():
+        return False, "float32, which is as fast on this processor"
+    return True, "bfloat16, with sums in float32"
+
+
+def rounds_products(x: Tensor, weight: Tensor) -> bool:
+    """Whether the kernel gets float32 tensors under autocast, and rounds factors itself.
+
+    Unlike the reference, it then rounds neither the centroids nor the input of the norm.
+
+    Args:
+        x: Capsules in the dtype that conv2d would use.
+        weight: Weights as they are stored.
+    """
+    short = x.dtype == torch.bfloat16 and weight.dtype == torch.float32
+    return short and bfloat16_products()[0]

@@ -1,11 +1,12 @@
 // Panel functions for more rows than fit in registers: they are processed in blocks.
 #pragma once
 
+#include "layer.h"
 #include "panels.h"
 
 namespace caps {
 
-template <typename S>
+template <typename S, bool Pairs>
 struct InBlocks {
   static constexpr int kVectors = panel_vectors(kMaxRows);
   static constexpr int kWidth = kVectors * kLanes<S>;
@@ -50,7 +51,7 @@ struct InBlocks {
           rows[k][v] = load(panel.scratch + (first + k) * kRowStride<S> + v * kLanes<S>);
         }
       }
-      add_products<S>(panel, rows, sums + first * kLanes<S>);
+      add_products<S, Pairs>(panel, rows, sums + first * kLanes<S>);
     });
   }
 
@@ -75,7 +76,7 @@ struct InBlocks {
     in_blocks(panel.rows, [&](int64_t first, auto size) {
       constexpr int count = decltype(size)::value;
       Vec<S> rows[count][kVectors];
-      cast<S>(panel, first, rows);
+      cast<S, Pairs>(panel, first, rows);
       seen(first, rows);
       if (first == 0) {
         CAPS_UNROLL
@@ -96,19 +97,27 @@ struct InBlocks {
   }
 };
 
-template <typename S>
-PanelFunctions<S> panel_functions(int64_t rows) {
+template <typename S, bool Pairs>
+PanelFunctions<S> panel_functions_for(int64_t rows) {
   switch (rows) {
-    case 1: return panel_functions_of<S, InRegisters<S, 1>>();
-    case 2: return panel_functions_of<S, InRegisters<S, 2>>();
-    case 3: return panel_functions_of<S, InRegisters<S, 3>>();
-    case 4: return panel_functions_of<S, InRegisters<S, 4>>();
-    case 5: return panel_functions_of<S, InRegisters<S, 5>>();
-    case 6: return panel_functions_of<S, InRegisters<S, 6>>();
-    case 7: return panel_functions_of<S, InRegisters<S, 7>>();
-    case 8: return panel_functions_of<S, InRegisters<S, 8>>();
-    default: return panel_functions_of<S, InBlocks<S>>();
+    case 1: return panel_functions_of<S, InRegisters<S, 1, Pairs>>();
+    case 2: return panel_functions_of<S, InRegisters<S, 2, Pairs>>();
+    case 3: return panel_functions_of<S, InRegisters<S, 3, Pairs>>();
+    case 4: return panel_functions_of<S, InRegisters<S, 4, Pairs>>();
+    case 5: return panel_functions_of<S, InRegisters<S, 5, Pairs>>();
+    case 6: return panel_functions_of<S, InRegisters<S, 6, Pairs>>();
+    case 7: return panel_functions_of<S, InRegisters<S, 7, Pairs>>();
+    case 8: return panel_functions_of<S, InRegisters<S, 8, Pairs>>();
+    default: return panel_functions_of<S, InBlocks<S, Pairs>>();
   }
+}
+
+template <typename S>
+PanelFunctions<S> panel_functions(const Layer& layer) {
+  if constexpr (kHasPairs<S>) {
+    if (layer.pairs<S>()) return panel_functions_for<S, true>(layer.rows());
+  }
+  return panel_functions_for<S, false>(layer.rows());
 }
 
 }  // namespace caps

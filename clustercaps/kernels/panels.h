@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "bfloat16.h"
 #include "simd.h"
 
 namespace caps {
@@ -32,7 +33,8 @@ constexpr int parents_together(int rows) {
 }
 
 // Input of a panel function. The weight of a cluster is [parent, row, tap] and its bias [parent,
-// row], row 0 for the centroid and the others for the contrasts; patches are [tap, width].
+// row], row 0 for the centroid and the others for the contrasts; patches are [tap, width]. In
+// bfloat16, taps are counted in pairs.
 template <typename S>
 struct Panel {
   const S* patches;
@@ -40,8 +42,11 @@ struct Panel {
   const S* bias;
   int64_t taps, rows, parents;
   S eps;
-  // [row, kRowStride], used only by `learn` with more than kMaxRows rows.
-  S* scratch;
+  // The rest is used only by `learn`: [row, kRowStride] for more than kMaxRows rows; patches [tap,
+  // vector], or pairs of their vectors; and the number of taps, never in pairs.
+  S* scratch = nullptr;
+  const S* learned = nullptr;
+  int64_t all_taps = 0;
 
   void next_parents(int64_t count) {
     weight += count * rows * taps;
@@ -51,7 +56,7 @@ struct Panel {
 };
 
 // sums [row, vector] of `Rows` rows, starting with row `first`.
-template <typename S, int Rows, int Vectors>
+template <typename S, bool Pairs, int Rows, int Vectors>
 CAPS_INLINE void cast(const Panel<S>& panel, int64_t first, Vec<S> (&sums)[Rows][Vectors]) {
   const int64_t taps = panel.taps;
   const S* patches = panel.patches;
@@ -69,7 +74,7 @@ CAPS_INLINE void cast(const Panel<S>& panel, int64_t first, Vec<S> (&sums)[Rows]
     CAPS_UNROLL
     for (int k = 0; k < Rows; ++k) {
       CAPS_UNROLL
-      for (int v = 0; v < Vectors; ++v) sums[k][v] += weight[k][tap] * x[v];
+      for (int v = 0; v < Vectors; ++v) add_product<Pairs, S>(sums[k][v], weight[k][tap], x[v]);
     }
     patches += Vectors * kLanes<S>;
   }
@@ -123,29 +128,33 @@ CAPS_INLINE void differentiate(Vec<S> (&centroid)[Vectors], Vec<S> (&confidence)
 }
 
 // sums [tap + 1, row, lane] += gradients [row, vector] x patches, with the gradients themselves
-// last, for the bias. `sums` points to the first of `Rows` rows.
-template <typename S, int Rows, int Vectors>
-CAPS_INLINE void add_products(const Panel<S>& panel, const Vec<S> (&gradients)[Rows][Vectors],
-                              S* sums) {
-  const S* patches = panel.patches;
+// last, for the bias. `sums` points to the first of `Rows` rows. In bfloat16, vectors are paired.
+template <typename S, bool Pairs, int Rows, int Vectors>
+CAPS_INLINE void add_products(const Panel<S>& panel, Vec<S> (&gradients)[Rows][Vectors], S* sums) {
+  const S* patches = panel.learned;
   const int64_t step = panel.rows * kLanes<S>;
-  for (int64_t tap = 0; tap <= panel.taps; ++tap, sums += step) {
+  S* bias = sums + panel.all_taps * step;
+  CAPS_UNROLL
+  for (int k = 0; k < Rows; ++k) {
+    Vec<S> sum = load(bias + k * kLanes<S>);
+    CAPS_UNROLL
+    for (int v = 0; v < Vectors; ++v) sum += gradients[k][v];
+    store(bias + k * kLanes<S>, sum);
+  }
+  constexpr int items = Pairs ? (Vectors + 1) / 2 : Vectors;
+  if constexpr (Pairs) {
+    CAPS_UNROLL
+    for (int k = 0; k < Rows; ++k) pair_vectors(gradients[k]);
+  }
+  for (int64_t tap = 0; tap < panel.all_taps; ++tap, sums += step) {
     Vec<S> sum[Rows];
     CAPS_UNROLL
     for (int k = 0; k < Rows; ++k) sum[k] = load(sums + k * kLanes<S>);
-    if (tap < panel.taps) {
+    CAPS_UNROLL
+    for (int v = 0; v < items; ++v, patches += kLanes<S>) {
+      const Vec<S> x = load(patches);
       CAPS_UNROLL
-      for (int v = 0; v < Vectors; ++v, patches += kLanes<S>) {
-        const Vec<S> x = load(patches);
-        CAPS_UNROLL
-        for (int k = 0; k < Rows; ++k) sum[k] += gradients[k][v] * x;
-      }
-    } else {
-      CAPS_UNROLL
-      for (int v = 0; v < Vectors; ++v) {
-        CAPS_UNROLL
-        for (int k = 0; k < Rows; ++k) sum[k] += gradients[k][v];
-      }
+      for (int k = 0; k < Rows; ++k) add_vectors<Pairs, S>(sum[k], gradients[k][v], x);
     }
     CAPS_UNROLL
     for (int k = 0; k < Rows; ++k) store(sums + k * kLanes<S>, sum[k]);
@@ -153,7 +162,7 @@ CAPS_INLINE void add_products(const Panel<S>& panel, const Vec<S> (&gradients)[R
 }
 
 // Up to kMaxRows rows, all in registers.
-template <typename S, int K>
+template <typename S, int K, bool Pairs>
 struct InRegisters {
   static constexpr int kVectors = panel_vectors(K);
   static constexpr int kWidth = kVectors * kLanes<S>;
@@ -200,14 +209,14 @@ struct InRegisters {
       CAPS_UNROLL
       for (int v = 0; v < kVectors; ++v) rows[k][v] *= confidence[0][v];
     }
-    add_products<S>(panel, rows, sums);
+    add_products<S, Pairs>(panel, rows, sums);
   }
 
  private:
   template <int All, int Count>
   static CAPS_INLINE void judge(const Panel<S>& panel, Vec<S> (&rows)[All][kVectors],
                                 Vec<S> (&confidence)[Count][kVectors]) {
-    cast<S>(panel, 0, rows);
+    cast<S, Pairs>(panel, 0, rows);
     judge_each(panel, rows, confidence, std::make_integer_sequence<int, Count>{});
   }
 

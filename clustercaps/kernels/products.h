@@ -13,8 +13,8 @@ constexpr int product_rows(int vectors) {
 }
 
 // Gradient of the patches: out [Rows, width] (+)= sum over r of weight [r, Rows] * votes [r, ...],
-// with rows of weights `taps` apart.
-template <typename S, int Rows, int Vectors>
+// with rows of weights `taps` apart. In bfloat16, rows are counted in pairs.
+template <typename S, bool Pairs, int Rows, int Vectors>
 void pull_patches(const S* weight, int64_t taps, const S* votes, int64_t count, bool fresh,
                   S* out) {
   constexpr int width = Vectors * kLanes<S>;
@@ -33,7 +33,7 @@ void pull_patches(const S* weight, int64_t taps, const S* votes, int64_t count, 
     CAPS_UNROLL
     for (int m = 0; m < Rows; ++m) {
       CAPS_UNROLL
-      for (int v = 0; v < Vectors; ++v) sums[m][v] += weight[m] * y[v];
+      for (int v = 0; v < Vectors; ++v) add_product<Pairs, S>(sums[m][v], weight[m], y[v]);
     }
     weight += taps;
     votes += kRowStride<S>;
@@ -47,28 +47,28 @@ void pull_patches(const S* weight, int64_t taps, const S* votes, int64_t count, 
 
 // All taps of one panel: weight [count, taps], out [taps rounded up to product_rows, width]. Beyond
 // the last tap it reads from the next row and writes values that are not used.
-template <typename S, int Vectors>
+template <typename S, bool Pairs, int Vectors>
 void pull_panel(const S* weight, const S* votes, int64_t count, int64_t taps, bool fresh, S* out) {
   constexpr int rows = product_rows(Vectors);
   for (int64_t tap = 0; tap < taps; tap += rows) {
-    pull_patches<S, rows, Vectors>(weight + tap, taps, votes, count, fresh,
-                                   out + tap * Vectors * kLanes<S>);
+    pull_patches<S, Pairs, rows, Vectors>(weight + tap, taps, votes, count, fresh,
+                                          out + tap * Vectors * kLanes<S>);
   }
 }
 
-template <typename S>
+template <typename S, bool Pairs>
 void pull_panel(int64_t width, const S* weight, const S* votes, int64_t count, int64_t taps,
                 bool fresh, S* out) {
   switch (width / kLanes<S>) {
-    case 1: return pull_panel<S, 1>(weight, votes, count, taps, fresh, out);
-    case 2: return pull_panel<S, 2>(weight, votes, count, taps, fresh, out);
-    case 3: return pull_panel<S, 3>(weight, votes, count, taps, fresh, out);
-    default: return pull_panel<S, 4>(weight, votes, count, taps, fresh, out);
+    case 1: return pull_panel<S, Pairs, 1>(weight, votes, count, taps, fresh, out);
+    case 2: return pull_panel<S, Pairs, 2>(weight, votes, count, taps, fresh, out);
+    case 3: return pull_panel<S, Pairs, 3>(weight, votes, count, taps, fresh, out);
+    default: return pull_panel<S, Pairs, 4>(weight, votes, count, taps, fresh, out);
   }
 }
 
 // Operands of the weight gradient: out [row, padded taps] += votes [panel, row, position] times
-// columns [panel, position, padded taps].
+// columns [panel, position, padded taps]. In bfloat16, positions are counted in pairs.
 template <typename S>
 struct WeightProduct {
   const S* votes;
@@ -77,7 +77,7 @@ struct WeightProduct {
   int64_t rows, padded_taps, panels, width;
 };
 
-template <typename S, int Rows, int Vectors>
+template <typename S, bool Pairs, int Rows, int Vectors>
 void push_block(const WeightProduct<S>& job, int64_t row, int64_t tap) {
   const int64_t taps = job.padded_taps;
   S* out = job.out + row * taps + tap;
@@ -97,7 +97,9 @@ void push_block(const WeightProduct<S>& job, int64_t row, int64_t tap) {
       CAPS_UNROLL
       for (int m = 0; m < Rows; ++m) {
         CAPS_UNROLL
-        for (int v = 0; v < Vectors; ++v) sums[m][v] += votes[m * kRowStride<S> + q] * x[v];
+        for (int v = 0; v < Vectors; ++v) {
+          add_product<Pairs, S>(sums[m][v], votes[m * kRowStride<S> + q], x[v]);
+        }
       }
       columns += taps;
     }
@@ -109,29 +111,29 @@ void push_block(const WeightProduct<S>& job, int64_t row, int64_t tap) {
   }
 }
 
-template <typename S, int Vectors>
+template <typename S, bool Pairs, int Vectors>
 void push_columns(const WeightProduct<S>& job, int64_t tap) {
   constexpr int rows = product_rows(Vectors);
   int64_t row = 0;
-  for (; row + rows <= job.rows; row += rows) push_block<S, rows, Vectors>(job, row, tap);
+  for (; row + rows <= job.rows; row += rows) push_block<S, Pairs, rows, Vectors>(job, row, tap);
   if (rows > 4) {
-    for (; row + 4 <= job.rows; row += 4) push_block<S, 4, Vectors>(job, row, tap);
+    for (; row + 4 <= job.rows; row += 4) push_block<S, Pairs, 4, Vectors>(job, row, tap);
   }
-  for (; row + 2 <= job.rows; row += 2) push_block<S, 2, Vectors>(job, row, tap);
-  for (; row < job.rows; ++row) push_block<S, 1, Vectors>(job, row, tap);
+  for (; row + 2 <= job.rows; row += 2) push_block<S, Pairs, 2, Vectors>(job, row, tap);
+  for (; row < job.rows; ++row) push_block<S, Pairs, 1, Vectors>(job, row, tap);
 }
 
 // The whole product; the taps are divided such that no single vector is left over, if possible.
-template <typename S>
+template <typename S, bool Pairs>
 void push_weight(const WeightProduct<S>& job) {
   int64_t left = job.padded_taps / kLanes<S>;
   for (int64_t tap = 0; left > 0;) {
     const int64_t take = left <= 2 || left == 4 ? left : left % 3 == 0 || left == 5 ? 3 : 4;
     switch (take) {
-      case 1: push_columns<S, 1>(job, tap); break;
-      case 2: push_columns<S, 2>(job, tap); break;
-      case 3: push_columns<S, 3>(job, tap); break;
-      default: push_columns<S, 4>(job, tap); break;
+      case 1: push_columns<S, Pairs, 1>(job, tap); break;
+      case 2: push_columns<S, Pairs, 2>(job, tap); break;
+      case 3: push_columns<S, Pairs, 3>(job, tap); break;
+      default: push_columns<S, Pairs, 4>(job, tap); break;
     }
     tap += take * kLanes<S>;
     left -= take;

@@ -117,6 +117,29 @@ void gather_patches(const std::vector<int64_t>& offsets, const Tile& tile, const
   }
 }
 
+// Patches [panel, padded_taps, width] as pairs of taps [panel, items, width].
+inline void pair_patches(const Layer& layer, const Tile& tile, const float* patches,
+                         int64_t padded_taps, float* pairs) {
+  for (int64_t panel = 0; panel < tile.panels(); ++panel) {
+    pair_rows(patches, layer.taps(), tile.width, tile.width, pairs);
+    patches += padded_taps * tile.width;
+    pairs += layer.items<float>() * tile.width;
+  }
+}
+
+// Patches [panel, tap, width] as pairs of neighbouring vectors [panel, tap, vectors / 2], for the
+// sums of `learn`; the last of an odd number is paired with zeros.
+inline void pair_vectors_of(const Layer& layer, const Tile& tile, const float* patches,
+                            float* pairs) {
+  constexpr int64_t lanes = kLanes<float>;
+  for (int64_t row = 0; row < tile.panels() * layer.taps(); ++row, patches += tile.width) {
+    for (int64_t i = 0; i < tile.width; i += 2 * lanes, pairs += lanes) {
+      const Vec<float> next = i + lanes < tile.width ? load(patches + i + lanes) : Vec<float>{};
+      store(pairs, pair_up(load(patches + i), next));
+    }
+  }
+}
+
 // The gradient of gather_patches.
 template <typename S>
 void scatter_patches(const std::vector<int64_t>& offsets, const Tile& tile, const S* patches,

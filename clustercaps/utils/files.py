@@ -112,23 +112,33 @@ def home() -> Path:
     """Root of all caches: $CLUSTERCAPS_HOME, or `clustercaps` in the user's cache folder."""
     chosen = os.environ.get("CLUSTERCAPS_HOME")
     if chosen:
-        return Path(chosen).expanduser()
+        return _expanded(chosen)
     # The rules of platformdirs.
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA") or "~/AppData/Local"
-        return Path(base).expanduser() / "clustercaps" / "Cache"
+        return _expanded(base) / "clustercaps" / "Cache"
     if sys.platform == "darwin":
-        return Path("~/Library/Caches/clustercaps").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "clustercaps"
+        return _expanded("~/Library/Caches/clustercaps")
+    return _expanded(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "clustercaps"
 
 
 def data_folder() -> Path:
     """Folder of downloaded datasets: `data` in the root, or $CLUSTERCAPS_DATA."""
     chosen = os.environ.get("CLUSTERCAPS_DATA")
-    return Path(chosen).expanduser() if chosen else home() / "data"
+    return _expanded(chosen) if chosen else home() / "data"
 
 
 def kernel_folder() -> Path:
     """Folder of built kernels: `kernels` in the root, or in $CLUSTERCAPS_CACHE."""
     chosen = os.environ.get("CLUSTERCAPS_CACHE")
-    return (Path(chosen).expanduser() if chosen else home()) / "kernels"
+    return (_expanded(chosen) if chosen else home()) / "kernels"
+
+
+def _expanded(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        # Neither $HOME nor an entry in the user database, as in some containers.
+        raise OSError(
+            f"cannot find the home folder for {path}; set CLUSTERCAPS_HOME to a folder of your own"
+        ) from error

@@ -59,7 +59,7 @@ traced = torch.jit.trace(layer, x)
 assert "fused_capsules" not in str(traced.graph)
 
 # The compiled backend, with a compiler that is quick to start.
-kernels._compiled.cache_clear()
+kernels.compiled_route.cache_clear()
 whole = torch.compile
 torch.compile = lambda f: whole(f, backend="aot_eager")  # type: ignore[assignment]
 layer.backend = "compiled"

@@ -51,7 +51,7 @@ def test_processes_that_start_at_once_share_one_build(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_text() == "x\n"
     assert sum("building the CPU kernel" in error for _, _, error in ended) == 1
     left = sorted(path.suffix for path in (tmp_path / "cache" / "kernels").iterdir())
-    assert left == [".lock", ".log", ".so"]
+    assert left == [".lock", ".log", ".sha256", ".so"]
 
 
 def test_no_compiler_warns_once_and_takes_the_reference(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from helpers.layer_case import Case, gradients
 from torch import nn
 
 import clustercaps as cc
-from clustercaps.kernels import cluster_cpu
+from clustercaps.kernels import checks, cluster_cpu
 from clustercaps.kernels.library import load
 from clustercaps.testing import assert_close
 
@@ -114,7 +114,7 @@ def test_nothing_is_written_outside(size: tuple[int, int], votes: int) -> None:
     x, weight, bias = case.tensors(torch.float32)
     capsules = case.fused(x, weight, bias)
     sizes = (2, 1, case.clusters, votes, case.out_channels, False)
-    layer, _ = cluster_cpu._layer(x.shape, weight.shape, *sizes)
+    layer, _ = checks.prepare(x.shape, weight.shape, bias.shape, None, None, *sizes)
     poison, border = 12345.0, 64
 
     def fenced(like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

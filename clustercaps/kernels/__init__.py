@@ -163,7 +163,8 @@ def cluster_capsules(
             if capsules is not None:
                 return capsules
     if direct:
-        refuse_meta(x, vote.weight, vote.bias, *(norm or ())[:2])
+        # Not `vote.weight`: reading it may compute it, as in spectral_norm.
+        refuse_meta(x, *vote.parameters(), *(norm or ())[:2])
     return _normalised(_route(x, vote, path, clusters, votes, out_channels, routing, eps), norm)
 
 

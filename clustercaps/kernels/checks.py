@@ -90,7 +90,7 @@ def misfit(
             f"capsules of shape {tuple(x)} need a weight [rows, {x[2]}, kernel, kernel], got shape "
             f"{tuple(weight)}"
         )
-    unit = x[1] * clusters * votes * out_channels
+    unit: Any = x[1] * clusters * votes * out_channels
     if rows % unit != 0:
         return (
             f"the weight has {rows} rows, which is no multiple of {unit} = {x[1]} channels x "

@@ -90,9 +90,9 @@ def fused_capsules(
 @fused_capsules.register_fake
 def _(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
     *sizes, _, _, norm, norm_weight, norm_bias, _ = rest[:11]
-    others = (bias, norm_weight, norm_bias)
-    raise_problem(other_tensor(x, weight, *others))
-    raise_problem(misfit(x.shape, weight.shape, *map(size_of, others), *sizes))
+    raise_problem(other_tensor(x, weight, bias, norm_weight, norm_bias))
+    others = (size_of(bias), size_of(norm_weight), size_of(norm_bias))
+    raise_problem(misfit(x.shape, weight.shape, *others, *sizes))
     check_no_norm(norm, norm_weight)
     return _empty(x, out_shape(x.shape, weight.shape, *sizes), norm)
 

@@ -114,7 +114,8 @@ def test_nothing_is_written_outside(size: tuple[int, int], votes: int) -> None:
     x, weight, bias = case.tensors(torch.float32)
     capsules = case.fused(x, weight, bias)
     sizes = (2, 1, case.clusters, votes, case.out_channels, False)
-    layer, _ = checks.prepare(x.shape, weight.shape, bias.shape, None, None, *sizes)
+    prepared = checks.prepare(x.shape, weight.shape, bias.shape, None, None, *sizes)
+    assert isinstance(prepared, checks.Prepared)
     poison, border = 12345.0, 64
 
     def fenced(like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -125,10 +126,10 @@ def test_nothing_is_written_outside(size: tuple[int, int], votes: int) -> None:
     shapes = (capsules, capsules, capsules, moments, x, weight, bias, *scaled)
     buffers, outs = zip(*(fenced(t) for t in shapes), strict=True)
     run = load()
-    run("forward", layer, case.eps, 1e-5, x, weight, bias, *scaled, *outs[:4])
+    run("forward", prepared.layer, case.eps, 1e-5, x, weight, bias, *scaled, *outs[:4])
     before, _, scale, moments = outs[:4]
     kept = (before, scale, moments, torch.ones_like(capsules))
-    run("backward", layer, case.eps, 1e-5, x, weight, bias, *scaled, *kept, *outs[4:])
+    run("backward", prepared.layer, case.eps, 1e-5, x, weight, bias, *scaled, *kept, *outs[4:])
     for buffer, inside in zip(buffers, outs, strict=True):
         assert (buffer[:border] == poison).all()
         assert (buffer[-border:] == poison).all()

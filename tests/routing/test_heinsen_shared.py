@@ -43,6 +43,9 @@ def plain_shared(
     return plain_route(votes.flatten(3), scores, use, ignore, iterations)
 
 
+PAIR: tuple[Callable[..., Routed], ...] = (heinsen_route_shared, plain_shared)
+
+
 def inputs(batch: int = 3, children: int = 7, parents: int = 4, side: int = 3) -> list[Tensor]:
     draw = torch.Generator().manual_seed(0)
     shapes = [(batch, children, side, side), (batch, children), *[(parents, side, side)] * 2]
@@ -64,16 +67,14 @@ def test_values_and_gradients(batch: int, iterations: int, monkeypatch: pytest.M
     # Two images at a time, so that the last chunk of three is a smaller one.
     monkeypatch.setattr(heinsen_shared, "CHUNK", 2 * 7 * 4 * 8)
     given = [t.requires_grad_() for t in inputs(batch)]
-    got, right = (
-        route(*given, iterations=iterations) for route in (heinsen_route_shared, plain_shared)
-    )
+    got, right = (route(*given, iterations=iterations) for route in PAIR)
     torch.testing.assert_close(got, right, rtol=1e-10, atol=1e-10)
     # Equal coupling coefficients have no gradient.
     used = slice(None) if iterations > 1 else slice(2)
     for parts in (slice(1), slice(1, 2), used):
         grads = (
             torch.autograd.grad(
-                sum(each.pow(3).sum() for each in routed[parts]),
+                torch.stack([each.pow(3).sum() for each in routed[parts]]).sum(),
                 given,
                 retain_graph=True,
                 materialize_grads=True,
@@ -129,7 +130,7 @@ def routed_votes(route: Callable[..., Routed]) -> Callable[..., Tensor]:
 @pytest.mark.parametrize("from_votes", [False, True])
 def test_derivatives_in_every_form(form: str, from_votes: bool) -> None:
     given = inputs(batch=1, children=3, parents=2, side=2)
-    pair = (heinsen_route_shared, plain_shared)
+    pair = PAIR
     if from_votes:
         poses, scores, weight, bias, *gains = given
         pair = (heinsen_route, plain_route)

@@ -33,6 +33,8 @@ class Options:
     rounds: int = 7
     seconds: float = 0.3
     quick: bool = False
+    # Every network on images of the size of its paper, instead of `size`.
+    published_size: bool = False
 
     def case(self, model: str) -> "Case":
         """The network on images of the chosen size: grey for M1, colour otherwise."""

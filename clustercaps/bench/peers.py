@@ -1,4 +1,4 @@
-"""`clustercaps bench peers`: all capsule systems, including cluster routing, on the same images."""
+"""`clustercaps bench peers`: all capsule systems, each on images of the size of its paper."""
 
 import gc
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from clustercaps.bench.measure import Timing, show_timing, take_turns
 from clustercaps.bench.peak_memory import can_measure, peak_extra_mb
 from clustercaps.models.memory import memory_estimate
 from clustercaps.models.peers import PEERS
-from clustercaps.models.registry import count_parameters
+from clustercaps.models.registry import count_parameters, get_preset
 from clustercaps.utils.machine import machine
 from clustercaps.utils.plotting import new_figure, save, style_of
 from clustercaps.utils.progress import StepBar
@@ -44,7 +44,12 @@ class Row:
 def run(options: Options) -> None:
     """Time every system, and print, store and plot the results."""
     cases = [
-        Case(name, options.in_chans or 1, options.size, options.batch)
+        Case(
+            name,
+            options.in_chans or 1,
+            get_preset(name).img_size if options.published_size else options.size,
+            options.batch,
+        )
         for name in options.models or (*PAPER_MODELS, *PEERS)
     ]
     if options.against is None:
@@ -95,12 +100,20 @@ def publish(rows: Sequence[Row], out: Path) -> None:
     """Print the table, write the CSV and draw the figure next to it."""
     told = machine()
     print(f"{told['machine']}; torch {told['torch']}; commit {told['commit']}")
-    print(f"random images {rows[0].case.input}; medians, interquartile range in brackets\n")
+    print("random images; medians, interquartile range in brackets\n")
     ranked = sorted(rows, key=lambda row: row.timings["training step"].median)
-    header = ["model", "parameters", *(f"{m}, ms" for m in MEASURES), "peak, MB", "estimate, MB"]
+    header = [
+        "model",
+        "images",
+        "parameters",
+        *(f"{m}, ms" for m in MEASURES),
+        "peak, MB",
+        "estimate, MB",
+    ]
     table = [
         [
             row.case.model,
+            row.case.input,
             f"{row.parameters:,}",
             *(show_timing(row.timings[m]) for m in MEASURES),
             "-" if row.memory_mb is None else f"{row.memory_mb:.0f}",
@@ -141,6 +154,6 @@ def draw(rows: Sequence[Row], path: Path, machine_name: str) -> Path:
         ax.grid(axis="x", which="both", alpha=0.25)
         ax.spines[["top", "right"]].set_visible(False)
     time.set_yticks(list(places), [row.case.model for row in rows], fontsize=7)
-    case = rows[0].case
-    figure.suptitle(f"circles: cluster routing; {case.input}; {machine_name}", fontsize=8)
+    images = ", ".join(sorted({row.case.input for row in rows}))
+    figure.suptitle(f"circles: cluster routing; {images}; {machine_name}", fontsize=8)
     return save(figure, path)

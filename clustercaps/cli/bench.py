@@ -7,7 +7,7 @@
     clustercaps bench layers --models m3           its five layers, one by one
     clustercaps bench scaling                      how time grows with K, D, C, image and batch
     clustercaps bench epoch                        the kernel's share of an epoch of training
-    clustercaps bench peers                        every capsule system on the same images
+    clustercaps bench peers                        every capsule system, images as in its paper
     clustercaps bench peers --against COMMIT       and how much faster and smaller than it was then
     clustercaps bench --quick                      tiny sizes, to check that it works (seconds)
 
@@ -25,7 +25,7 @@ WORDS = {
     "layers": "single layers",
     "scaling": "how time grows with K, D, C, image and batch",
     "epoch": "the kernel's share of an epoch of training",
-    "peers": "every capsule system on the same images",
+    "peers": "every capsule system, on images of the size of its paper",
 }
 # Flags that a benchmark does not support: passing one is an error, since it would have no effect.
 UNUSED = {
@@ -54,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="m1 to m4 and s1 to s4")
     parser.add_argument("--batch", type=int, help="batch size (default: 64)")
-    parser.add_argument("--size", type=int, help="height and width of the images (default: 32)")
+    parser.add_argument(
+        "--size", type=int, help="height and width of the images (default: 32; peers: as published)"
+    )
     parser.add_argument(
         "--in-chans", type=int, metavar="N", help="colour channels (default: 1 for m1, else 3)"
     )
@@ -99,7 +101,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.word == "peers":
         from clustercaps.bench.peers import BATCH, ROUNDS
 
-        quick = {"batch": BATCH, "rounds": ROUNDS, **quick, "size": 32}
+        quick = {"batch": BATCH, "rounds": ROUNDS, **quick}
     names = ("batch", "size", "in_chans", "rounds", "seconds")
     given = {name: getattr(arguments, name) for name in names}
     given = {name: value for name, value in given.items() if value is not None}
@@ -119,6 +121,7 @@ def run(arguments: argparse.Namespace) -> None:
         official=arguments.official,
         against=arguments.against,
         quick=arguments.quick,
+        published_size=arguments.word == "peers" and arguments.size is None,
         **{**quick, **given},
     )
     import_module(f"clustercaps.bench.{arguments.word}").run(options)

@@ -9,10 +9,14 @@ from torch import Tensor, nn
 
 from clustercaps.routing.base import Routed
 from clustercaps.routing.heinsen import HeinsenRouting
+from clustercaps.routing.heinsen_shared import heinsen_route_shared, shared_votes
+from clustercaps.utils.hooks import may_bypass
 
 
 class HeinsenCapsules(nn.Module):
     """Votes from affine maps, and Heinsen's routing.
+
+    Shared matrices need no votes: `clustercaps.routing.heinsen_shared` computes the same without.
 
     Args:
         children: Number of children.
@@ -29,6 +33,7 @@ class HeinsenCapsules(nn.Module):
         own = 1 if shared else children
         self.weight = nn.Parameter(torch.randn(own, parents, side, side) / side)
         self.bias = nn.Parameter(torch.zeros(own, parents, side, side))
+        self.shared = shared
         self.routing = HeinsenRouting(children, parents, side * side, iterations, shared)
 
     def forward(
@@ -37,10 +42,14 @@ class HeinsenCapsules(nn.Module):
         scores: Float[Tensor, "batch children"],
     ) -> Routed:
         """Children and their scores to parents and their scores."""
-        # In memory [B, parents, children, dim]: the sums over children then need no copy.
-        if self.weight.shape[0] == 1:
-            votes = torch.einsum("bicd,jdh->bjich", poses, self.weight[0])
-        else:
+        if not self.shared:
             votes = torch.einsum("bicd,ijdh->bjich", poses, self.weight)
-        votes = votes.contiguous() + self.bias.transpose(0, 1)
-        return self.routing(votes.flatten(3).transpose(1, 2), scores)
+            votes = votes.contiguous() + self.bias.transpose(0, 1)
+            return self.routing(votes.flatten(3).transpose(1, 2), scores)
+        weight, bias, routing = self.weight[0], self.bias[0], self.routing
+        if not may_bypass(routing, HeinsenRouting):
+            return routing(shared_votes(poses, weight, bias), scores)
+        gains = routing.beta_use, routing.beta_ignore
+        return heinsen_route_shared(
+            poses, scores, weight, bias, *gains, iterations=routing.iterations
+        )

@@ -7,15 +7,18 @@ for routings with `activations_are_logits`, or None for routings without them.
 import math
 from typing import Any
 
+import torch
 from jaxtyping import Float
-from torch import Tensor, is_grad_enabled, nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from clustercaps.layers.votes import CoordinateAddition, MatrixVotes
 from clustercaps.layers.windows import Windows
 from clustercaps.routing import Routed, Routing, create_routing, get_routing
+from clustercaps.routing.chunks import CHUNK
 from clustercaps.utils.errors import at_least
 from clustercaps.utils.sizes import Size, pair
+from clustercaps.utils.tracing import plain_only
 
 Poses = Float[Tensor, "batch types dim height width"]
 Activations = Float[Tensor, "batch types height width"]
@@ -84,15 +87,25 @@ class MatrixLayer(nn.Module):
         votes: Computes votes.
         routing: Routes votes to parents.
         norm: Apply batch norm to poses and logits; only for routings that return logits.
-        checkpoint: Recompute votes and routing in the backward pass instead of storing them, by far
-            the largest tensors.
+        checkpoint: Route a few images at a time, and recompute their votes in the backward pass:
+            the votes of all images, by far the largest tensors, are never in memory together.
+        positions: Positions of the parents.
     """
 
-    def __init__(self, votes: MatrixVotes, routing: Routing, norm: bool, checkpoint: bool) -> None:
+    def __init__(
+        self,
+        votes: MatrixVotes,
+        routing: Routing,
+        norm: bool,
+        checkpoint: bool,
+        positions: int = 1,
+    ) -> None:
         super().__init__()
         if norm and not routing.activations_are_logits:
             raise ValueError(f"norm=True needs a routing with logits, not {type(routing).__name__}")
         self.votes, self.routing, self.checkpoint = votes, routing, checkpoint
+        pairs = routing.children_count * routing.parents_count
+        self.votes_per_image = pairs * routing.dim * positions
         # Not recomputed, or running statistics would be updated twice.
         self.norm = CapsuleBatchNorm(routing.parents_count, affine=False) if norm else None
 
@@ -100,15 +113,27 @@ class MatrixLayer(nn.Module):
         """Children to parents."""
         if not self.routing.takes_activations:
             activations = None
-        if self.checkpoint and is_grad_enabled():
-            routed = checkpoint(self.route, poses, activations, use_reentrant=False)
+        if self.checkpoint and torch.is_grad_enabled() and not plain_only():
+            routed = self._route_apart(poses, activations)
         else:
             routed = self.route(poses, activations)
-        assert isinstance(routed, Routed)
         if self.norm is None or routed.activations is None:
             return routed
         capsules, logits = self.norm(routed.capsules, routed.activations)
         return routed._replace(capsules=capsules, activations=logits)
+
+    def _route_apart(self, poses: Tensor, activations: Tensor | None) -> Routed:
+        """Route a few images at a time, and again in the backward pass."""
+        size = max(1, CHUNK // (self.votes_per_image * poses.element_size()))
+        some = poses.split(size)
+        seen = [None] * len(some) if activations is None else activations.split(size)
+        parts = [
+            checkpoint(self.route, *each, use_reentrant=False)
+            for each in zip(some, seen, strict=True)
+        ]
+        capsules, scores, coupling = zip(*parts, strict=True)
+        joined = None if scores[0] is None else torch.cat(scores)
+        return Routed(torch.cat(capsules), joined, torch.cat(coupling))
 
     def route(self, poses: Tensor, activations: Tensor | None) -> Routed:
         """Compute and route the votes of the children."""
@@ -131,7 +156,7 @@ class MatrixConvCapsules(MatrixLayer):
         std: Standard deviation of the initial weights; None for Glorot uniform.
         options: Arguments of the routing.
         norm: Apply batch norm to poses and logits.
-        checkpoint: Recompute votes and routing in the backward pass.
+        checkpoint: Route a few images at a time, and recompute their votes in the backward pass.
     """
 
     def __init__(
@@ -158,6 +183,7 @@ class MatrixConvCapsules(MatrixLayer):
             create_routing(routing, children, parents, side**2, **options),
             norm,
             checkpoint,
+            math.prod(windows.out_size),
         )
         self.windows = windows
 
@@ -181,7 +207,7 @@ class MatrixClassCapsules(MatrixLayer):
         std: Standard deviation of the initial weights; None for Glorot uniform.
         options: Arguments of the routing.
         norm: Apply batch norm to poses and logits.
-        checkpoint: Recompute votes and routing in the backward pass.
+        checkpoint: Route a few images at a time, and recompute their votes in the backward pass.
     """
 
     def __init__(

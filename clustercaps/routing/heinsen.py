@@ -17,14 +17,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clustercaps.routing.base import (
-    ChildActivations,
-    Routed,
-    Routing,
-    Votes,
-    agreement,
-    weighted_votes,
-)
+from clustercaps.routing.base import ChildActivations, Routed, Routing, Votes
+from clustercaps.routing.moments import weighted_distance, weighted_squares, weighted_sum
 from clustercaps.utils.errors import at_least
 
 # Added to divisors and to variances.
@@ -63,12 +57,11 @@ def heinsen_route(
         used = there * coupling
         scores = (gain * used - loss * (there - used)).sum(1)
         share = used / (used.sum(1, keepdim=True) + eps)
-        capsules = weighted_votes(share, votes)
+        capsules = weighted_sum(share, votes)
         if step < iterations - 1:
-            distance = (votes - capsules.unsqueeze(1)).square()
-            variance = weighted_votes(share, distance) + eps
+            variance = weighted_squares(share, votes, capsules) + eps
             # Log of the normal density over all D entries, without constants.
-            closeness = -agreement(distance, 0.5 / variance)
+            closeness = -weighted_distance(votes, capsules, 0.5 / variance)
             prior = F.logsigmoid(scores) - 0.5 * variance.log().sum(2)
             coupling = (prior.unsqueeze(1) + closeness).softmax(2)
     return Routed(capsules, scores, coupling)

@@ -140,11 +140,9 @@ def saved_bytes(layer: InvertedCapsules2d, children: torch.Tensor) -> int:
 def test_votes_are_kept_once_or_not_at_all() -> None:
     children = torch.randn(2, 16, 16, 9, 9)
     size = InvertedCapsules2d(16, 16, 16, 16, 3, 1).cast_votes(children).nbytes
-    plain = saved_bytes(InvertedCapsules2d(16, 16, 16, 16, 3, 1), children)
+    plain = saved_bytes(InvertedCapsules2d(16, 16, 16, 16, 3, 1, checkpoint=False), children)
     assert size <= plain < 1.5 * size
-    assert saved_bytes(InvertedCapsules2d(16, 16, 16, 16, 3, 1, checkpoint=True), children) < (
-        0.2 * size
-    )
+    assert saved_bytes(InvertedCapsules2d(16, 16, 16, 16, 3, 1), children) < 0.2 * size
 
 
 def test_one_iteration_is_a_plain_network() -> None:

@@ -26,6 +26,33 @@ def test_estimate_is_within_a_fifth_of_what_a_step_takes(
     assert estimate == pytest.approx(measured, rel=0.2)
 
 
+@pytest.mark.skipif(not can_measure(), reason="the system does not tell peak memory")
+@pytest.mark.parametrize(
+    ("name", "size", "fraction"),
+    [("em_small", 32, 0.4), ("inverted_attention", 20, 0.5)],
+)
+def test_checkpoint_reduces_the_measured_peak(name: str, size: int, fraction: float) -> None:
+    peaks = []
+    for checkpoint in (False, True):
+        case = Case(name, 1, size, 8, changes=(("checkpoint", checkpoint),))
+        peaks.append(peak_extra_mb(case, "auto", threads=torch.get_num_threads()))
+        estimate = cc.memory_estimate(case.network(), batch=8) / 1e6
+        # Libraries take a few megabytes of their own, which shows in a peak of 20.
+        assert estimate == pytest.approx(peaks[-1], rel=0.2, abs=6), checkpoint
+    assert peaks[1] < fraction * peaks[0]
+
+
+@pytest.mark.skipif(not can_measure(), reason="the system does not tell peak memory")
+def test_heinsens_votes_are_never_in_memory() -> None:
+    case = Case("heinsen_smallnorb", 2, 64, 4)
+    capsules = case.network().capsules.routing
+    votes = 4 * capsules.children_count * capsules.parents_count * capsules.dim * 4 / 1e6
+    measured = peak_extra_mb(case, "auto", threads=torch.get_num_threads())
+    assert cc.memory_estimate(case.network(), batch=4) / 1e6 == pytest.approx(measured, rel=0.2)
+    # Convolutions included.
+    assert measured < 2 * votes
+
+
 def test_estimate_by_hand() -> None:
     model = cc.create_model("affine_cnn", img_size=8)
     small, large = (cc.memory_estimate(model, batch=b, training=False) for b in (10, 20))

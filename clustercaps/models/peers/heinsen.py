@@ -8,7 +8,6 @@ classes, whose activations are the logits.
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from clustercaps.layers.heinsen import HeinsenCapsules
 from clustercaps.models.base import ImageClassifier
@@ -30,8 +29,8 @@ class HeinsenNet(ImageClassifier):
         parents: Capsules between the two routings.
         side: Rows and columns of a pose.
         iterations: Number of iterations.
-        checkpoint: Save memory in training: the first routing, whose votes are large, is computed
-            for one image at a time and recomputed in the backward pass.
+        checkpoint: No effect. The first routing, whose votes would be large, never stores them, and
+            recomputes itself in the backward pass; stored settings may still name this argument.
     """
 
     min_classes = 1
@@ -54,7 +53,7 @@ class HeinsenNet(ImageClassifier):
         for name, value in sizes.items():
             at_least(name, value, 1)
         self.types, self.parents, self.side = types, parents, side
-        self.iterations, self.checkpoint = iterations, checkpoint
+        self.iterations = iterations
         height, width_of_image = size = self.img_size
         rows = torch.linspace(-1, 1, height).view(-1, 1).expand(size)
         columns = torch.linspace(-1, 1, width_of_image).expand(size)
@@ -95,13 +94,6 @@ class HeinsenNet(ImageClassifier):
         scores = self.score(maps).flatten(1)
         poses = self.pose(maps).unflatten(1, (self.types, self.side, self.side))
         poses = poses.permute(0, 1, 4, 5, 2, 3).flatten(1, 3)
-        if self.checkpoint and torch.is_grad_enabled():
-            images_apart = zip(poses.split(1), scores.split(1), strict=True)
-            parts = [checkpoint(self._route, *one, use_reentrant=False) for one in images_apart]
-            return torch.cat(parts)
-        return self._route(poses, scores)
-
-    def _route(self, poses: Tensor, scores: Tensor) -> Tensor:
         routed = self.capsules(poses, scores)
         return torch.cat([routed.activations.unsqueeze(2), routed.capsules], 2)
 

@@ -72,7 +72,8 @@ class MatrixCapsNet(ImageClassifier):
             / 100 from the centre of the image; "fractions" (k + 1) / (10 F) at position k of F;
             "none".
         coordinate_indices: Entries of the pose for row and column; 3 and 7 for 4x4.
-        checkpoint: Recompute votes and routing in the backward pass, to save memory.
+        checkpoint: Route a few images at a time and recompute their votes in the backward pass: a
+            fraction of the memory of a large batch, for about a third more time.
     """
 
     min_classes = 1

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clustercaps.routing.base import Competition, Routed, Routing, compete_over_parents, per_parent
-from clustercaps.routing.moments import weighted_distance, weighted_squares, weighted_sum
+from clustercaps.routing.moments import VoteMoments
 from clustercaps.routing.squash import SMALLEST
 from clustercaps.utils.errors import at_least
 
@@ -68,6 +68,7 @@ def em_route(
     """
     lambdas = check_lambdas(lambdas, final_lambda, iterations)
     compete = compete or compete_over_parents
+    moments = VoteMoments(votes)
     mean = votes.new_zeros(())
     logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
     for step, sharpness in enumerate(lambdas):
@@ -75,14 +76,14 @@ def em_route(
         weights = coupling * activations.unsqueeze(2)
         mass = weights.sum(1)
         shares = weights / mass.clamp_min(SMALLEST).unsqueeze(1)
-        mean = (1 - smoothing) * weighted_sum(shares, votes) + smoothing * mean
-        variance = weighted_squares(shares, votes, mean) + eps
+        mean = (1 - smoothing) * moments.sum(shares) + smoothing * mean
+        variance = moments.squares(shares, mean) + eps
         # Half the log-determinant of the covariance.
         spread = variance.log().sum(2) / 2
         cost = (votes.shape[3] * per_parent(beta_u, votes) + spread) * mass
         odds = sharpness * (per_parent(beta_a, votes) - cost)
         if step < iterations - 1:
-            distance = weighted_distance(votes, mean, 0.5 / variance)
+            distance = moments.distance(mean, 0.5 / variance)
             constant = votes.shape[3] / 2 * math.log(2 * math.pi)
             logits = (F.logsigmoid(odds) - spread - constant).unsqueeze(1) - distance
     return Routed(mean, odds.sigmoid(), coupling)

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clustercaps.routing.base import Competition, Routed, Routing, compete_over_parents, per_parent
-from clustercaps.routing.moments import VoteMoments
+from clustercaps.routing.moments import VoteMoments, drop_tiny
 from clustercaps.routing.squash import SMALLEST
 from clustercaps.utils.errors import at_least
 
@@ -69,15 +69,15 @@ def em_route(
     lambdas = check_lambdas(lambdas, final_lambda, iterations)
     compete = compete or compete_over_parents
     moments = VoteMoments(votes)
-    mean = votes.new_zeros(())
+    mean, fresh = votes.new_zeros(()), votes.new_tensor(1 - smoothing)
     logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
     for step, sharpness in enumerate(lambdas):
         coupling = compete(logits).exp()
         weights = coupling * activations.unsqueeze(2)
         mass = weights.sum(1)
-        shares = weights / mass.clamp_min(SMALLEST).unsqueeze(1)
-        mean = (1 - smoothing) * moments.sum(shares) + smoothing * mean
-        variance = moments.squares(shares, mean) + eps
+        shares = drop_tiny(weights / mass.clamp_min(SMALLEST).unsqueeze(1))
+        mean, squares = moments.mean_and_squares(shares, fresh, smoothing * mean)
+        variance = squares + eps
         # Half the log-determinant of the covariance.
         spread = variance.log().sum(2) / 2
         cost = (votes.shape[3] * per_parent(beta_u, votes) + spread) * mass

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
 
 from clustercaps.routing.vote_chunks import (
     Term,
@@ -32,6 +33,7 @@ from clustercaps.routing.vote_chunks import (
     squares_over_dims,
     sum_children,
     sum_dims,
+    sum_and_squares_over_dims,
     two_moments,
 )
 from clustercaps.utils.derivatives import plain_gradients, wants_graph
@@ -61,6 +63,15 @@ def weighted_distance(votes: Votes, mean: PerParent, precision: PerParent) -> Pe
     return VoteMoments(votes).distance(mean, precision)
 
 
+def drop_tiny(weights: PerPair) -> PerPair:
+    """Weights of at most about 1, those below 1e-19 (in float32) replaced by 0.
+
+    A softmax leaves weights so small that they cannot change a sum, but their products are
+    subnormal numbers, with which processors compute many times slower. Gradients are unchanged.
+    """
+    return weights if _plain() else DropTiny.apply(weights)
+
+
 class VoteMoments:
     """All moments that a routing needs of its votes.
 
@@ -73,6 +84,23 @@ class VoteMoments:
         self._plain = _plain()
         self._votes = votes if self._plain else Collect.apply(votes, self._terms)
         self._mean: Tensor | None = None
+
+    def mean_and_squares(
+        self, weights: PerPair, scale: Tensor, offset: Tensor
+    ) -> tuple[PerParent, PerParent]:
+        """The mean m = scale * weighted_sum + offset, and `weighted_squares` around it.
+
+        Args:
+            weights: w.
+            scale: In a shape that broadcasts to values per parent.
+            offset: Likewise.
+        """
+        if self._plain:
+            return _plain_mean_and_squares(weights, self._votes, scale, offset)
+        self._mean, squares = MeanAndSquares.apply(
+            weights, self._votes, scale, offset, self._terms, self._key(None)
+        )
+        return self._mean, squares
 
     def sum(self, weights: PerPair) -> PerParent:
         """`weighted_sum` of the votes."""
@@ -92,9 +120,9 @@ class VoteMoments:
             return _plain_squares(precision, self._votes, mean, DIMS)
         return WeightedDistance.apply(precision, self._votes, mean, self._terms, self._key(mean))
 
-    def _key(self, mean: Tensor) -> int:
+    def _key(self, mean: Tensor | None) -> int:
         """A number that is the same for moments around the same mean, one after the other."""
-        if mean is not self._mean:
+        if mean is None or mean is not self._mean:
             self._mean = mean
             self._terms.means += 1
         return self._terms.means
@@ -141,6 +169,20 @@ class Collect(torch.autograd.Function):
         return total if gradient is None else total + gradient, None
 
 
+class DropTiny(torch.autograd.Function):
+    """`drop_tiny` with the gradient of the identity."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor) -> Tensor:
+        """Replace tiny weights by 0."""
+        return F.threshold(weights, torch.finfo(weights.dtype).tiny ** 0.5, 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        """The gradient."""
+        return gradient
+
+
 class WeightedSum(torch.autograd.Function):
     """`weighted_sum` with its gradient."""
 
@@ -161,6 +203,46 @@ class WeightedSum(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             ctx.terms.add(Term(weights, gradient))
         return sum_dims(votes, gradient), None, None
+
+
+class MeanAndSquares(torch.autograd.Function):
+    """A mean and the squares around it, whose gradients need one pass over the votes together."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        weights: Tensor,
+        votes: Tensor,
+        scale: Tensor,
+        offset: Tensor,
+        terms: Terms,
+        key: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Two sums over the children."""
+        total = sum_children(votes, weights)
+        mean = scale * total + offset
+        ctx.save_for_backward(weights, votes, scale, offset, total, mean)
+        ctx.terms, ctx.key = terms, key
+        return mean, squares_over_children(votes, mean, weights)
+
+    @staticmethod
+    def backward(ctx: Any, of_mean: Tensor, of_squares: Tensor) -> tuple[Tensor | None, ...]:
+        """With g and h for mean and squares, for w_i: sum_d scale g_d V_id + h_d (V_id - m_d)^2."""
+        weights, votes, scale, offset, total, mean = ctx.saved_tensors
+        if wants_graph(of_mean):
+            inputs, needed = ctx.saved_tensors[:4], ctx.needs_input_grad[:4]
+            pulls = of_mean, of_squares
+            return *plain_gradients(_plain_mean_and_squares, inputs, pulls, needed), None, None
+        # The squares depend on the mean: their derivative is -2 sum_i w_i (V_i - m).
+        of_mean = of_mean - 2 * of_squares * (total - weights.sum(1).unsqueeze(2) * mean)
+        of_total = scale * of_mean
+        if ctx.needs_input_grad[1]:
+            ctx.terms.add(Term(weights, of_total))
+            ctx.terms.add(Term(weights, 2 * of_squares, mean, ctx.key))
+        of_weights = sum_and_squares_over_dims(votes, mean, of_total, of_squares)
+        of_weights += (of_total * mean).sum(2).unsqueeze(1)
+        of_scale = (of_mean * total).sum_to_size(scale.shape)
+        return of_weights, None, of_scale, of_mean.sum_to_size(offset.shape), None, None
 
 
 class WeightedSquares(torch.autograd.Function):
@@ -205,6 +287,7 @@ class WeightedDistance(torch.autograd.Function):
         precision, votes, mean = ctx.saved_tensors
         if wants_graph(gradient):
             return _plain_squares_gradients(ctx, gradient, DIMS)
+        gradient = _drop_tiny(gradient)
         if ctx.needs_input_grad[1]:
             ctx.terms.add(Term(gradient, 2 * precision, mean, ctx.key))
         offset, of_precision = two_moments(votes, mean, gradient)
@@ -220,10 +303,25 @@ def _plain_squares(factor: Tensor, votes: Tensor, mean: Tensor, over: int) -> Te
     return (factor.unsqueeze(CHILDREN + DIMS - over) * squares).sum(over)
 
 
+def _plain_mean_and_squares(
+    weights: Tensor, votes: Tensor, scale: Tensor, offset: Tensor
+) -> tuple[Tensor, Tensor]:
+    mean = scale * _plain_sum(weights, votes) + offset
+    return mean, _plain_squares(weights, votes, mean, CHILDREN)
+
+
 def _plain_squares_gradients(ctx: Any, gradient: Tensor, over: int) -> tuple[Tensor | None, ...]:
     plain = partial(_plain_squares, over=over)
     found = plain_gradients(plain, ctx.saved_tensors, gradient, ctx.needs_input_grad[:3])
     return *found, None, None
+
+
+def _drop_tiny(gradient: Tensor) -> Tensor:
+    """A gradient per pair without entries below 1e-19 (in float32) of the largest one."""
+    if gradient.numel() == 0:
+        return gradient
+    least = torch.linalg.vector_norm(gradient, torch.inf) * torch.finfo(gradient.dtype).tiny ** 0.5
+    return gradient.masked_fill(gradient.abs() < least, 0)
 
 
 def _plain() -> bool:

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.routing.base import Competition, Routed, Routing, compete_over_parents, per_parent
-from clustercaps.routing.moments import VoteMoments
+from clustercaps.routing.moments import VoteMoments, drop_tiny
 from clustercaps.utils.errors import at_least
 
 
@@ -77,7 +77,7 @@ def vb_route(
     # As in the released code, the initial coefficients are uniform over types only.
     coupling = torch.full_like(votes[:, :, :, 0], 1 / parents)
     for step in range(iterations):
-        found = fit(moments, coupling * present, dim, prior)
+        found = fit(moments, drop_tiny(coupling * present), dim, prior)
         if step < iterations - 1:
             distance = moments.distance(found.means, found.precisions)
             # The constant -D/2 ln(2 pi) of the density is the same for all parents.
@@ -120,9 +120,9 @@ def fit(moments: VoteMoments, weights: Tensor, dim: int, prior: Prior) -> Poster
     """The posteriors of the parents from votes with these weights [B, I, J, *positions]."""
     mass = weights.sum(1)
     strength = prior.kappa + mass
+    scale = (1 / strength).unsqueeze(2)
     prior_sum = prior.kappa * prior.mean
-    means = (moments.sum(weights) + prior_sum) / strength.unsqueeze(2)
-    squares = moments.squares(weights, means)
+    means, squares = moments.mean_and_squares(weights, scale, prior_sum * scale)
     inverse = 1 / prior.scale + squares + prior.kappa * (means - prior.mean).square()
     counts, freedom = prior.alpha + mass, (prior.nu + mass).unsqueeze(2)
     share = counts.digamma() - counts.sum(1, keepdim=True).digamma()

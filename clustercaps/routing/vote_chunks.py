@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 # Size of the votes that are processed at a time, in bytes.
-CHUNK = 2**20
+CHUNK = 4 * 2**20
 
 # Slices of images and children.
 Place = tuple[slice, slice]
@@ -40,7 +40,7 @@ def sum_children(votes: Tensor, pair: Tensor) -> Tensor:
     """sum_i a_i V_id, per parent."""
     frame = Frame(votes)
     total = frame.zeros_per_parent()
-    for at, (room,), v, (a,) in frame.parts(1, frame.pair(drop_tiny(pair))):
+    for at, (room,), v, (a,) in frame.parts(1, frame.pair(pair)):
         total[at[0]] += torch.mul(v, a, out=room).sum(1)
     return frame.turn(total)
 
@@ -58,7 +58,7 @@ def squares_over_children(votes: Tensor, mean: Tensor, pair: Tensor) -> Tensor:
     """sum_i a_i (V_id - m_d)^2, per parent."""
     frame = Frame(votes)
     total = frame.zeros_per_parent()
-    tensors = frame.parent(mean), frame.pair(drop_tiny(pair))
+    tensors = frame.parent(mean), frame.pair(pair)
     for at, (off,), v, (m, a) in frame.parts(1, *tensors):
         torch.sub(v, m, out=off)
         total[at[0]] += off.mul_(off).mul_(a).sum(1)
@@ -75,13 +75,25 @@ def squares_over_dims(votes: Tensor, mean: Tensor, parent: Tensor) -> Tensor:
     return total
 
 
+def sum_and_squares_over_dims(votes: Tensor, mean: Tensor, parent: Tensor, outer: Tensor) -> Tensor:
+    """sum_d (V_id - m_d) (b_d + c_d (V_id - m_d)), per pair."""
+    frame = Frame(votes)
+    total = frame.empty_per_pair()
+    tensors = frame.parent(mean), frame.parent(parent), frame.parent(outer)
+    for at, (off, room), v, (m, b, c) in frame.parts(2, *tensors):
+        torch.sub(v, m, out=off)
+        torch.addcmul(b, off, c, out=room)
+        torch.sum(off.mul_(room), frame.dims, out=total[at])
+    return total
+
+
 def both_squares(
     votes: Tensor, mean: Tensor, pair: Tensor, parent: Tensor
 ) -> tuple[Tensor, Tensor]:
     """sum_i a_i (V_id - m_d), per parent, and sum_d b_d (V_id - m_d)^2, per pair."""
     frame = Frame(votes)
     first, second = frame.zeros_per_parent(), frame.empty_per_pair()
-    tensors = frame.parent(mean), frame.pair(drop_tiny(pair)), frame.parent(parent)
+    tensors = frame.parent(mean), frame.pair(pair), frame.parent(parent)
     for at, (off, room), v, (m, a, b) in frame.parts(2, *tensors):
         torch.sub(v, m, out=off)
         first[at[0]] += torch.mul(off, a, out=room).sum(1)
@@ -93,7 +105,7 @@ def two_moments(votes: Tensor, mean: Tensor, pair: Tensor) -> tuple[Tensor, Tens
     """sum_i a_i (V_id - m_d) and sum_i a_i (V_id - m_d)^2, per parent."""
     frame = Frame(votes)
     first, second = frame.zeros_per_parent(), frame.zeros_per_parent()
-    tensors = frame.parent(mean), frame.pair(drop_tiny(pair))
+    tensors = frame.parent(mean), frame.pair(pair)
     for at, (off, room), v, (m, a) in frame.parts(2, *tensors):
         torch.sub(v, m, out=off)
         first[at[0]] += torch.mul(off, a, out=room).sum(1)
@@ -138,19 +150,6 @@ def add_terms(votes: Tensor, terms: Sequence[Term]) -> Tensor:
     return result.movedim(2, 3) if frame.swapped else result
 
 
-def drop_tiny(pair: Tensor) -> Tensor:
-    """The same values per pair, without those that cannot change a sum over the children.
-
-    A softmax leaves values so small that their products are subnormal numbers, with which a
-    processor computes many times slower. Values below 1e-19 (in float32) of the largest one for
-    the same parent become 0.
-    """
-    if pair.numel() == 0:
-        return pair
-    least = pair.abs().amax(1, keepdim=True) * torch.finfo(pair.dtype).tiny ** 0.5
-    return pair.masked_fill(pair.abs() < least, 0)
-
-
 class Frame:
     """The votes with their axes in the order of memory, so that inner loops are long.
 
@@ -178,7 +177,7 @@ class Frame:
         return [
             factor
             for term in terms
-            for factor in (self.pair(drop_tiny(term.pair)), self.parent(term.parent))
+            for factor in (self.pair(term.pair), self.parent(term.parent))
         ]
 
     def turn(self, values: Tensor) -> Tensor:

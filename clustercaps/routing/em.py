@@ -70,7 +70,8 @@ def em_route(
     compete = compete or compete_over_parents
     moments = VoteMoments(votes)
     mean, fresh = votes.new_zeros(()), votes.new_tensor(1 - smoothing)
-    logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
+    # The initial coefficients are the same for all images.
+    logits = votes.new_zeros(1, *votes.shape[1:3], *votes.shape[4:])
     for step, sharpness in enumerate(lambdas):
         coupling = compete(logits).exp()
         weights = coupling * activations.unsqueeze(2)
@@ -86,7 +87,7 @@ def em_route(
             distance = moments.distance(mean, 0.5 / variance)
             constant = votes.shape[3] / 2 * math.log(2 * math.pi)
             logits = (F.logsigmoid(odds) - spread - constant).unsqueeze(1) - distance
-    return Routed(mean, odds.sigmoid(), coupling)
+    return Routed(mean, odds.sigmoid(), coupling.expand_as(weights))
 
 
 def check_lambdas(

@@ -28,8 +28,7 @@ from torch.nn import functional as F
 from clustercaps.routing.vote_chunks import (
     Term,
     add_terms,
-    both_squares,
-    squares_over_children,
+    mean_and_squares,
     squares_over_dims,
     sum_children,
     sum_dims,
@@ -55,7 +54,7 @@ def weighted_sum(weights: PerPair, votes: Votes) -> PerParent:
 
 def weighted_squares(weights: PerPair, votes: Votes, mean: PerParent) -> PerParent:
     """sum_i w_i (V_i - m)^2 for every parent."""
-    return VoteMoments(votes).squares(weights, mean)
+    return VoteMoments(votes).mean_and_squares(weights, mean.new_zeros(()), mean)[1]
 
 
 def weighted_distance(votes: Votes, mean: PerParent, precision: PerParent) -> PerPair:
@@ -107,12 +106,6 @@ class VoteMoments:
         if self._plain:
             return _plain_sum(weights, self._votes)
         return WeightedSum.apply(weights, self._votes, self._terms)
-
-    def squares(self, weights: PerPair, mean: PerParent) -> PerParent:
-        """`weighted_squares` of the votes."""
-        if self._plain:
-            return _plain_squares(weights, self._votes, mean, CHILDREN)
-        return WeightedSquares.apply(weights, self._votes, mean, self._terms, self._key(mean))
 
     def distance(self, mean: PerParent, precision: PerParent) -> PerPair:
         """`weighted_distance` of the votes."""
@@ -219,17 +212,16 @@ class MeanAndSquares(torch.autograd.Function):
         key: int,
     ) -> tuple[Tensor, Tensor]:
         """Two sums over the children."""
-        total = sum_children(votes, weights)
-        mean = scale * total + offset
+        total, mean, squares = mean_and_squares(votes, weights, scale, offset)
         ctx.save_for_backward(weights, votes, scale, offset, total, mean)
         ctx.terms, ctx.key = terms, key
-        return mean, squares_over_children(votes, mean, weights)
+        return mean, squares
 
     @staticmethod
     def backward(ctx: Any, of_mean: Tensor, of_squares: Tensor) -> tuple[Tensor | None, ...]:
         """With g and h for mean and squares, for w_i: sum_d scale g_d V_id + h_d (V_id - m_d)^2."""
         weights, votes, scale, offset, total, mean = ctx.saved_tensors
-        if wants_graph(of_mean):
+        if wants_graph(of_mean) or wants_graph(of_squares):
             inputs, needed = ctx.saved_tensors[:4], ctx.needs_input_grad[:4]
             pulls = of_mean, of_squares
             return *plain_gradients(_plain_mean_and_squares, inputs, pulls, needed), None, None
@@ -243,30 +235,6 @@ class MeanAndSquares(torch.autograd.Function):
         of_weights += (of_total * mean).sum(2).unsqueeze(1)
         of_scale = (of_mean * total).sum_to_size(scale.shape)
         return of_weights, None, of_scale, of_mean.sum_to_size(offset.shape), None, None
-
-
-class WeightedSquares(torch.autograd.Function):
-    """`weighted_squares` with its gradient."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, weights: Tensor, votes: Tensor, mean: Tensor, terms: Terms, key: int
-    ) -> Tensor:
-        """Sums over the children."""
-        ctx.save_for_backward(weights, votes, mean)
-        ctx.terms, ctx.key = terms, key
-        return squares_over_children(votes, mean, weights)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """For w_i: sum_d g_d (V_id - m_d)^2; for m_d: -2 g_d sum_i w_i (V_id - m_d)."""
-        weights, votes, mean = ctx.saved_tensors
-        if wants_graph(gradient):
-            return _plain_squares_gradients(ctx, gradient, CHILDREN)
-        if ctx.needs_input_grad[1]:
-            ctx.terms.add(Term(weights, 2 * gradient, mean, ctx.key))
-        offset, of_weights = both_squares(votes, mean, weights, gradient)
-        return of_weights, None, -2 * gradient * offset, None, None
 
 
 class WeightedDistance(torch.autograd.Function):
@@ -286,7 +254,9 @@ class WeightedDistance(torch.autograd.Function):
         """For p_d: sum_i g_i (V_id - m_d)^2; for m_d: -2 p_d sum_i g_i (V_id - m_d)."""
         precision, votes, mean = ctx.saved_tensors
         if wants_graph(gradient):
-            return _plain_squares_gradients(ctx, gradient, DIMS)
+            plain = partial(_plain_squares, over=DIMS)
+            needed = ctx.needs_input_grad[:3]
+            return *plain_gradients(plain, ctx.saved_tensors, gradient, needed), None, None
         gradient = _drop_tiny(gradient)
         if ctx.needs_input_grad[1]:
             ctx.terms.add(Term(gradient, 2 * precision, mean, ctx.key))
@@ -308,12 +278,6 @@ def _plain_mean_and_squares(
 ) -> tuple[Tensor, Tensor]:
     mean = scale * _plain_sum(weights, votes) + offset
     return mean, _plain_squares(weights, votes, mean, CHILDREN)
-
-
-def _plain_squares_gradients(ctx: Any, gradient: Tensor, over: int) -> tuple[Tensor | None, ...]:
-    plain = partial(_plain_squares, over=over)
-    found = plain_gradients(plain, ctx.saved_tensors, gradient, ctx.needs_input_grad[:3])
-    return *found, None, None
 
 
 def _drop_tiny(gradient: Tensor) -> Tensor:

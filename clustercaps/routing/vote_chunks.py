@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-# Size of the votes that are processed at a time, in bytes.
+# Size of the buffers, in bytes.
 CHUNK = 4 * 2**20
 
 # Slices of images and children.
@@ -43,6 +43,23 @@ def sum_children(votes: Tensor, pair: Tensor) -> Tensor:
     for at, (room,), v, (a,) in frame.parts(1, frame.pair(pair)):
         total[at[0]] += torch.mul(v, a, out=room).sum(1)
     return frame.turn(total)
+
+
+def mean_and_squares(
+    votes: Tensor, pair: Tensor, scale: Tensor, offset: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """sum_i a_i V_id, the mean m = scale * sum + offset, and sum_i a_i (V_id - m_d)^2."""
+    shape = (len(votes), *votes.shape[2:])
+    every = votes, pair, scale.expand(shape), offset.expand(shape)
+    size = max(1, CHUNK // max(1, votes[:1].numel() * votes.element_size()))
+    found = []
+    # A few images at a time: their votes are still in the cache when they are read again.
+    for v, a, factor, plus in zip(*(tensor.split(size) for tensor in every), strict=True):
+        total = sum_children(v, a)
+        mean = factor * total + plus
+        found.append((total, mean, squares_over_children(v, mean, a)))
+    total, mean, squares = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return total, mean, squares
 
 
 def sum_dims(votes: Tensor, parent: Tensor) -> Tensor:
@@ -85,20 +102,6 @@ def sum_and_squares_over_dims(votes: Tensor, mean: Tensor, parent: Tensor, outer
         torch.addcmul(b, off, c, out=room)
         torch.sum(off.mul_(room), frame.dims, out=total[at])
     return total
-
-
-def both_squares(
-    votes: Tensor, mean: Tensor, pair: Tensor, parent: Tensor
-) -> tuple[Tensor, Tensor]:
-    """sum_i a_i (V_id - m_d), per parent, and sum_d b_d (V_id - m_d)^2, per pair."""
-    frame = Frame(votes)
-    first, second = frame.zeros_per_parent(), frame.empty_per_pair()
-    tensors = frame.parent(mean), frame.pair(pair), frame.parent(parent)
-    for at, (off, room), v, (m, a, b) in frame.parts(2, *tensors):
-        torch.sub(v, m, out=off)
-        first[at[0]] += torch.mul(off, a, out=room).sum(1)
-        torch.sum(off.mul_(off).mul_(b), frame.dims, out=second[at])
-    return frame.turn(first), second
 
 
 def two_moments(votes: Tensor, mean: Tensor, pair: Tensor) -> tuple[Tensor, Tensor]:
@@ -199,7 +202,7 @@ class Frame:
         """For a few images and children at a time: where, buffers, their votes and tensors."""
         votes = self.votes
         images, children = votes.shape[:2]
-        child = max(1, votes[:1, :1].numel() * votes.element_size())
+        child = max(1, votes[:1, :1].numel() * votes.element_size() * buffers)
         rows, columns = max(1, CHUNK // (child * children)), min(children, max(1, CHUNK // child))
         rooms = [torch.empty_like(votes[:rows, :columns]) for _ in range(buffers)]
         for top in range(0, images, rows):

@@ -30,9 +30,9 @@ from clustercaps.routing.vote_chunks import (
     add_terms,
     mean_and_squares,
     squares_over_dims,
+    sum_and_squares_over_dims,
     sum_children,
     sum_dims,
-    sum_and_squares_over_dims,
     two_moments,
 )
 from clustercaps.utils.derivatives import plain_gradients, wants_graph

@@ -178,9 +178,7 @@ class Frame:
     def factors(self, terms: Sequence[Term]) -> list[Tensor]:
         """Both factors of every term."""
         return [
-            factor
-            for term in terms
-            for factor in (self.pair(term.pair), self.parent(term.parent))
+            factor for term in terms for factor in (self.pair(term.pair), self.parent(term.parent))
         ]
 
     def turn(self, values: Tensor) -> Tensor:

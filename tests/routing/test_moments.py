@@ -65,7 +65,9 @@ def test_values_and_gradients(
     name: str, batch: int, positions: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Two images of these at a time, so that the last chunk of three is a smaller one.
-    monkeypatch.setattr(vote_chunks, "CHUNK", 2 * 4 * 3 * 5 * 8 * len(torch.ones(positions).flatten()))
+    monkeypatch.setattr(
+        vote_chunks, "CHUNK", 2 * 4 * 3 * 5 * 8 * len(torch.ones(positions).flatten())
+    )
     fast, plain = PAIRS[name]
     given = arguments(name, batch, positions)
     got, right = fast(*given), plain(*given)

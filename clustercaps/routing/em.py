@@ -67,10 +67,8 @@ def em_route(
         Means and activations of the parents, and the coupling coefficients R of the last M-step.
     """
     lambdas = check_lambdas(lambdas, final_lambda, iterations)
-    compete = compete or compete_over_parents
-    moments = VoteMoments(votes)
-    mean, fresh = votes.new_zeros(()), votes.new_tensor(1 - smoothing)
-    # The initial coefficients are the same for all images.
+    compete, moments = compete or compete_over_parents, VoteMoments(votes)
+    mean, fresh = votes.new_zeros(()), votes.new_full((), 1 - smoothing)
     logits = votes.new_zeros(1, *votes.shape[1:3], *votes.shape[4:])
     for step, sharpness in enumerate(lambdas):
         coupling = compete(logits).exp()
@@ -84,9 +82,9 @@ def em_route(
         cost = (votes.shape[3] * per_parent(beta_u, votes) + spread) * mass
         odds = sharpness * (per_parent(beta_a, votes) - cost)
         if step < iterations - 1:
-            distance = moments.distance(mean, 0.5 / variance)
             constant = votes.shape[3] / 2 * math.log(2 * math.pi)
-            logits = (F.logsigmoid(odds) - spread - constant).unsqueeze(1) - distance
+            parent = F.logsigmoid(odds) - spread - constant
+            logits = parent.unsqueeze(1) - moments.distance(mean, 0.5 / variance)
     return Routed(mean, odds.sigmoid(), coupling.expand_as(weights))
 
 

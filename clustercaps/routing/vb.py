@@ -71,9 +71,8 @@ def vb_route(
     at_least("iterations", iterations, 1)
     dim, parents = votes.shape[3], votes.shape[2]
     prior = Prior(alpha, mean, kappa, scale, check_freedom(nu, dim))
-    compete = compete or compete_over_parents
+    compete, moments = compete or compete_over_parents, VoteMoments(votes)
     present = activations.sigmoid().unsqueeze(2)
-    moments = VoteMoments(votes)
     # As in the released code, the initial coefficients are uniform over types only.
     coupling = torch.full_like(votes[:, :, :, 0], 1 / parents)
     for step in range(iterations):

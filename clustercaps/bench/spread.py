@@ -61,7 +61,7 @@ def networks(quick: bool) -> Iterator[tuple[str, ImageClassifier]]:
     with torch.no_grad():
         for layer in capsule_layers(small):
             for parameter in layer.vote.parameters():
-                parameter *= 0.1
+                parameter.mul_(0.1)
     yield "m1, packaged weights x 0.1", small
     yield "m1 with K = 2, initial", create_model("m1", in_chans=1, votes=2)
     yield "m1 with K = 2, trained", train_two_votes(quick)

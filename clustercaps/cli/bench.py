@@ -9,6 +9,7 @@
     clustercaps bench epoch                        the kernel's share of an epoch of training
     clustercaps bench peers                        every capsule system, images as in its paper
     clustercaps bench peers --against COMMIT       and how much faster and smaller than it was then
+    clustercaps bench spread                       whether the eps in the spread of votes matters
     clustercaps bench --quick                      tiny sizes, to check that it works (seconds)
 
 Every backend is first compared with the float64 reference on the shapes to be timed; if it is
@@ -26,6 +27,7 @@ WORDS = {
     "scaling": "how time grows with K, D, C, image and batch",
     "epoch": "the kernel's share of an epoch of training",
     "peers": "every capsule system, on images of the size of its paper",
+    "spread": "whether the eps in the spread of votes matters, for M1",
 }
 # Flags that a benchmark does not support: passing one is an error, since it would have no effect.
 UNUSED = {
@@ -34,8 +36,12 @@ UNUSED = {
     "scaling": ("official", "against"),
     "epoch": ("official", "against", "compiled", "size", "in_chans", "rounds", "seconds"),
     "peers": ("official", "compiled"),
+    "spread": (
+        *("models", "all", "batch", "official", "against", "compiled", "size", "in_chans"),
+        *("rounds", "seconds"),
+    ),
 }
-OUT = {"peers": "peers-bench.csv"}
+OUT = {"peers": "peers-bench.csv", "spread": "spread.csv"}
 AGAINST_OUT = "peers-against.csv"
 
 

@@ -91,10 +91,17 @@ class MatrixVotes(nn.Module):
                 f"expected {children} poses of dimension {side**2} ({side}x{side}), got shape "
                 f"{tuple(poses.shape)}"
             )
-        square = poses.unflatten(2, (side, side))
-        # The pose is the left factor: c runs over the columns of W.
-        votes: Tensor = torch.einsum("birk...,ijkc->bijrc...", square, self.weight)
-        return votes.flatten(3, 4)
+        positions = poses.shape[3:]
+        square = poses.reshape(*poses.shape[:2], side, side, positions.numel())
+        # The pose is the left factor: r and k are its rows and columns, c the columns of W.
+        if square.shape[4] > side:
+            # Parents and positions are innermost in memory: long inner loops in the routing. A row
+            # of a pose at all positions is one factor, so W is copied for every row.
+            by_column = self.weight.permute(0, 3, 1, 2).flatten(1, 2).unsqueeze(1)
+            votes = (by_column @ square).unflatten(3, (side, -1)).flatten(2, 3).movedim(2, 3)
+        else:
+            votes = torch.einsum("birkp,ijkc->bijrcp", square, self.weight).flatten(3, 4)
+        return votes.unflatten(4, positions) if positions else votes.squeeze(4)
 
     def extra_repr(self) -> str:
         """Sizes."""

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clustercaps.routing.base import Competition, Routed, Routing, compete_over_parents, per_parent
-from clustercaps.routing.moments import weighted_distance, weighted_squares, weighted_sum
+from clustercaps.routing.moments import VoteMoments, drop_tiny
 from clustercaps.routing.squash import SMALLEST
 from clustercaps.utils.errors import at_least
 
@@ -67,25 +67,25 @@ def em_route(
         Means and activations of the parents, and the coupling coefficients R of the last M-step.
     """
     lambdas = check_lambdas(lambdas, final_lambda, iterations)
-    compete = compete or compete_over_parents
-    mean = votes.new_zeros(())
-    logits = votes.new_zeros(*votes.shape[:3], *votes.shape[4:])
+    compete, moments = compete or compete_over_parents, VoteMoments(votes)
+    mean, fresh = votes.new_zeros(()), votes.new_full((), 1 - smoothing)
+    logits = votes.new_zeros(1, *votes.shape[1:3], *votes.shape[4:])
     for step, sharpness in enumerate(lambdas):
         coupling = compete(logits).exp()
         weights = coupling * activations.unsqueeze(2)
         mass = weights.sum(1)
-        shares = weights / mass.clamp_min(SMALLEST).unsqueeze(1)
-        mean = (1 - smoothing) * weighted_sum(shares, votes) + smoothing * mean
-        variance = weighted_squares(shares, votes, mean) + eps
+        shares = drop_tiny(weights / mass.clamp_min(SMALLEST).unsqueeze(1))
+        mean, squares = moments.mean_and_squares(shares, fresh, smoothing * mean)
+        variance = squares + eps
         # Half the log-determinant of the covariance.
         spread = variance.log().sum(2) / 2
         cost = (votes.shape[3] * per_parent(beta_u, votes) + spread) * mass
         odds = sharpness * (per_parent(beta_a, votes) - cost)
         if step < iterations - 1:
-            distance = weighted_distance(votes, mean, 0.5 / variance)
             constant = votes.shape[3] / 2 * math.log(2 * math.pi)
-            logits = (F.logsigmoid(odds) - spread - constant).unsqueeze(1) - distance
-    return Routed(mean, odds.sigmoid(), coupling)
+            parent = F.logsigmoid(odds) - spread - constant
+            logits = parent.unsqueeze(1) - moments.distance(mean, 0.5 / variance)
+    return Routed(mean, odds.sigmoid(), coupling.expand_as(weights))
 
 
 def check_lambdas(

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.routing.base import Competition, Routed, Routing, compete_over_parents, per_parent
-from clustercaps.routing.moments import weighted_distance, weighted_squares, weighted_sum
+from clustercaps.routing.moments import VoteMoments, drop_tiny
 from clustercaps.utils.errors import at_least
 
 
@@ -71,14 +71,14 @@ def vb_route(
     at_least("iterations", iterations, 1)
     dim, parents = votes.shape[3], votes.shape[2]
     prior = Prior(alpha, mean, kappa, scale, check_freedom(nu, dim))
-    compete = compete or compete_over_parents
+    compete, moments = compete or compete_over_parents, VoteMoments(votes)
     present = activations.sigmoid().unsqueeze(2)
     # As in the released code, the initial coefficients are uniform over types only.
     coupling = torch.full_like(votes[:, :, :, 0], 1 / parents)
     for step in range(iterations):
-        found = fit(votes, coupling * present, prior)
+        found = fit(moments, drop_tiny(coupling * present), dim, prior)
         if step < iterations - 1:
-            distance = weighted_distance(votes, found.means, found.precisions)
+            distance = moments.distance(found.means, found.precisions)
             # The constant -D/2 ln(2 pi) of the density is the same for all parents.
             parent = found.share + (found.log_precision - dim / found.strength) / 2
             coupling = compete(parent.unsqueeze(1) - distance / 2).exp()
@@ -115,18 +115,18 @@ class Posterior(NamedTuple):
     log_precision: Tensor
 
 
-def fit(votes: Tensor, weights: Tensor, prior: Prior) -> Posterior:
-    """The posteriors of the parents from votes [B, I, J, D, *positions] with these weights."""
-    dim, mass = votes.shape[3], weights.sum(1)
+def fit(moments: VoteMoments, weights: Tensor, dim: int, prior: Prior) -> Posterior:
+    """The posteriors of the parents from votes with these weights [B, I, J, *positions]."""
+    mass = weights.sum(1)
     strength = prior.kappa + mass
+    scale = (1 / strength).unsqueeze(2)
     prior_sum = prior.kappa * prior.mean
-    means = (weighted_sum(weights, votes) + prior_sum) / strength.unsqueeze(2)
-    squares = weighted_squares(weights, votes, means)
+    means, squares = moments.mean_and_squares(weights, scale, prior_sum * scale)
     inverse = 1 / prior.scale + squares + prior.kappa * (means - prior.mean).square()
     counts, freedom = prior.alpha + mass, (prior.nu + mass).unsqueeze(2)
     share = counts.digamma() - counts.sum(1, keepdim=True).digamma()
-    below = torch.arange(dim, dtype=votes.dtype, device=votes.device)
-    below = below.view(1, 1, dim, *[1] * (votes.ndim - 4))
+    below = torch.arange(dim, dtype=mass.dtype, device=mass.device)
+    below = below.view(1, 1, dim, *[1] * (mass.ndim - 2))
     halves = ((freedom - below) / 2).digamma().sum(2)
     log_precision = halves + dim * math.log(2) - inverse.log().sum(2)
     return Posterior(means, freedom / inverse, strength, share, log_precision)

@@ -93,10 +93,8 @@ def measure(name: str, network: ImageClassifier, images: Tensor) -> list[list[An
         below = 100 * (variance < EPS).double().mean().item()
         gains = [gain(votes, eps) for eps in (EPS, SMALL)]
         change = relative_change(usual[number], small[number])
-        rows.append(
-            [name, number + 1, len(images), variance.min().item()]
-            + [*quantiles(variance, QUANTILES), below, change, *gains, None]
-        )
+        least = [variance.min().item(), *quantiles(variance, QUANTILES)]
+        rows.append([name, number + 1, len(images), *least, below, change, *gains, None])
     moved = int((usual[-1].argmax(1) != small[-1].argmax(1)).sum())
     change = relative_change(usual[-1], small[-1])
     rows.append([name, "logits", len(images), *[None] * 5, change, None, None, moved])

@@ -61,7 +61,8 @@ def fused_capsules(
         x: Child capsules [B, C, D, H, W], float32 or float64.
         weight: The vote convolution's weight, of the same dtype.
         bias: Its bias, or None.
-        stride, padding: Those of the convolution.
+        stride: Its stride.
+        padding: Its padding.
         clusters: Weight clusters per child channel.
         votes: Votes in a cluster.
         out_channels: Parent capsule channels.
@@ -69,7 +70,7 @@ def fused_capsules(
         eps: Added to the variance of the votes.
         norm: Whether to apply layer norm over (D, H, W).
         norm_weight: Its scale [D, H, W], or None.
-        norm_bias: Its shift; None exactly if the scale is None.
+        norm_bias: Its shift, or None.
         norm_eps: Added to the variance of a feature map.
         bfloat16: Whether to round the factors of products to bfloat16, if the processor can.
 

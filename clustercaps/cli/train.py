@@ -12,7 +12,6 @@ prints the command to resume.
 
 import argparse
 import dataclasses
-import json
 import os
 import sys
 import typing
@@ -25,6 +24,7 @@ from clustercaps.training.settings import (
     differs_from_published,
     resolve,
 )
+from clustercaps.utils.json_files import parse_json
 
 # Settings without a flag of their own.
 SPECIAL = ("model", "data", "recipe", "model_settings")
@@ -69,6 +69,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers", type=int, default=2, help="data loading processes for streamed images"
     )
     parser.add_argument(
+        "--timeout",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="several processes: give up when another one has not answered for this long "
+        "(default: %(default)s)",
+    )
+    parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -97,16 +105,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Train, draw the figures, print the result."""
     settings = chosen_settings(arguments)
     check_tracker(arguments.track)
-    difference = differs_from_published(settings)
-    if difference and os.environ.get("RANK", "0") == "0":
-        print(f"clustercaps: note: {difference}", file=sys.stderr)
     out = arguments.out or Path("runs") / (
         f"{settings.model}-{settings.data.replace('/', '_').replace(':', '_')}-{settings.recipe}"
         f"-{settings.epochs}" + ("" if arguments.seeds else f"-seed{settings.seed}")
     )
     from clustercaps.training import train, train_seeds
+    from clustercaps.training.processes import is_first_here
+    from clustercaps.training.reporting import say
     from clustercaps.training.signals import Stopped
 
+    difference = differs_from_published(settings)
+    if difference and os.environ.get("RANK", "0") == "0":
+        say(f"clustercaps: note: {difference}", sys.stderr)
     options = {
         "resume": arguments.resume,
         "overwrite": arguments.overwrite,
@@ -114,19 +124,21 @@ def run(arguments: argparse.Namespace) -> int:
         "save_every": arguments.save_every,
         "track": arguments.track,
         "workers": arguments.workers,
+        "timeout": arguments.timeout,
     }
     try:
         if arguments.seeds:
             summary = train_seeds(settings, arguments.seeds, out, **options)
             spread = "" if summary["sd"] is None else f" +- {summary['sd']:.2f}"
-            print(
+            say(
                 f"{settings.model} on {settings.data}: {summary['split']} error "
                 f"{summary['mean']:.2f}{spread} % over seeds {summary['seeds']}, in {out}"
             )
             return 0
         result = train(settings, out, **options)
     except Stopped as stopped:
-        print(f"clustercaps: {stopped}")
+        if is_first_here():
+            say(f"clustercaps: {stopped}")
         return stopped.exit_code
     report(out, result, arguments.figures, arguments.data_dir)
     return 0
@@ -174,8 +186,10 @@ def check_tracker(name: str | None) -> None:
 
 def plain(text: str) -> Any:
     """A value parsed as JSON, or the text itself."""
+    if text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        raise ValueError(f"--set expects finite numbers, got {text}")
     try:
-        return json.loads(text)
+        return parse_json(text, "the value")
     except ValueError:
         return text
 
@@ -192,14 +206,15 @@ def report(
     from accelerate import PartialState
 
     from clustercaps.training.figures import draw_run
+    from clustercaps.training.reporting import say
 
     if not PartialState().is_main_process:
         return
-    print(
+    say(
         f"{result['model']} on {result['data']}: {result['split']} error "
         f"{result['test_error']:.2f} % ({result['test_errors']:,} of {result['test_images']:,} "
         f"images) after epoch {result['epochs']}, {result['parameters']:,} parameters, "
         f"{result['train_seconds']:.0f} s of training"
     )
     for path in draw_run(out, data_dir) if figures else []:
-        print(f"  {path}")
+        say(f"  {path}")

@@ -24,6 +24,7 @@ from clustercaps.training.settings import (
     differs_from_published,
     resolve,
 )
+from clustercaps.utils.interrupts import silent_interrupts
 from clustercaps.utils.json_files import parse_json
 
 # Settings without a flag of their own.
@@ -103,16 +104,19 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, draw the figures, print the result."""
-    settings = chosen_settings(arguments)
     check_tracker(arguments.track)
+    # Settings need the networks, and these import torch.
+    with silent_interrupts():
+        settings = chosen_settings(arguments)
     out = arguments.out or Path("runs") / (
         f"{settings.model}-{settings.data.replace('/', '_').replace(':', '_')}-{settings.recipe}"
         f"-{settings.epochs}" + ("" if arguments.seeds else f"-seed{settings.seed}")
     )
-    from clustercaps.training import train, train_seeds
-    from clustercaps.training.processes import is_first_here
-    from clustercaps.training.reporting import say
-    from clustercaps.training.signals import Stopped
+    with silent_interrupts():
+        from clustercaps.training import train, train_seeds
+        from clustercaps.training.processes import is_first_here
+        from clustercaps.training.reporting import say
+        from clustercaps.training.signals import Stopped
 
     difference = differs_from_published(settings)
     if difference and os.environ.get("RANK", "0") == "0":

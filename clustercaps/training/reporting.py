@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Any, TextIO
+from typing import Any
 
 from tqdm import tqdm
 
@@ -10,13 +10,14 @@ from clustercaps.training.progress import Progress
 from clustercaps.training.settings import TrainSettings
 
 
-def say(text: str, stream: TextIO | None = None) -> None:
+def say(text: str, stream: Any = None) -> None:
     """Print a line; if nobody reads `stream` (stdout by default), print nothing more there."""
     stream = stream or sys.stdout
     if stream is None:
+        # Python was started without it.
         return
     try:
-        if getattr(sys, "stderr", None) is None:
+        if sys.stderr is None:
             print(text, file=stream, flush=True)
         else:
             # Above the progress bar.
@@ -26,7 +27,7 @@ def say(text: str, stream: TextIO | None = None) -> None:
         silence(stream)
 
 
-def silence(stream: TextIO) -> None:
+def silence(stream: Any) -> None:
     """Send everything further to the null device, also what Python writes at exit."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)

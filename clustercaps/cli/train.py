@@ -12,6 +12,7 @@ prints the command to resume.
 
 import argparse
 import dataclasses
+import math
 import os
 import sys
 import typing
@@ -190,7 +191,11 @@ def check_tracker(name: str | None) -> None:
 
 def plain(text: str) -> Any:
     """A value parsed as JSON, or the text itself."""
-    if text.strip().lower().lstrip("+-") in ("nan", "inf", "infinity"):
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not math.isfinite(number):
         raise ValueError(f"--set expects finite numbers, got {text}")
     try:
         return parse_json(text, "the value")

@@ -109,9 +109,9 @@ def take_lock(path: Path, wait: bool = True) -> TextIO:
         lock.close()
     # The id is only for messages: a full disk does not matter.
     with suppress(OSError):
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+        # Not buffered, which would fail again when the file is closed.
+        os.ftruncate(lock.fileno(), 0)
+        os.write(lock.fileno(), str(os.getpid()).encode())
     return lock
 
 

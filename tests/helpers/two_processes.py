@@ -26,7 +26,11 @@ def children(process: int) -> list[int]:
     found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     ranked = {}
     for child in map(int, found):
-        variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        try:
+            variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        except OSError:
+            # It has just ended.
+            continue
         ranks = [v.removeprefix(b"RANK=") for v in variables if v.startswith(b"RANK=")]
         if ranks:
             ranked[int(ranks[0])] = child

@@ -38,7 +38,7 @@ def load_checkpoint(
 ) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any] | None]:
     """Tensors, progress and identity of a checkpoint; the identity is None in older ones."""
     tensors, header = read_tensors(path, ADVICE)
-    texts = {name: header[name] for name in ("state", "run") if name in header}
+    texts = {name: text for name, text in header.items() if name in ("state", "run")}
     if "state" not in texts:
         raise ValueError(f"{path} is not a checkpoint: its header has no state; {ADVICE}")
     state = parse_object(texts["state"], f"the state in {path}")

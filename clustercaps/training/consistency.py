@@ -61,10 +61,10 @@ def check_optimizer(optimizer: Optimizer, memory: Mapping[str, Tensor], expected
     if expected != bool(names):
         raise ValueError(f"its optimizer state {'is missing' if expected else 'is not expected'}")
     # Parameters without a gradient have no state; all others of a group have the same.
-    for index, found in names.items():
-        first = next(i for i in sorted(names) if groups[i] is groups[index])
+    for number, found in names.items():
+        first = next(i for i in sorted(names) if groups[i] is groups[number])
         if found != names[first]:
-            raise ValueError(f"its optimizer state of parameters {first} and {index} differs")
+            raise ValueError(f"its optimizer state of parameters {first} and {number} differs")
 
 
 def check_metrics(lines: int, epoch: int, older: bool) -> None:

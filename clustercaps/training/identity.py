@@ -48,11 +48,11 @@ def data_digest(images: Images | FolderImages) -> str:
     """A digest of pixels and labels; of streamed images, of file names and labels."""
     digest = hashlib.sha256()
     if isinstance(images, Images):
-        digest.update(images.pixels.contiguous().numpy())
+        digest.update(as_bytes(images.pixels))
     else:
         digest.update("\0".join(images.class_names).encode(errors="surrogateescape"))
         digest.update(images.file_names())
-    digest.update(images.labels.contiguous().numpy())
+    digest.update(as_bytes(images.labels))
     return f"{len(images)} images, sha256 {digest.hexdigest()}"
 
 
@@ -60,8 +60,14 @@ def tensor_digest(tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> st
     """A digest of named tensors and texts."""
     digest = hashlib.sha256(json_text(texts, sort_keys=True).encode())
     for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
+        tensor = tensors[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        # As bytes: numpy has no bfloat16.
-        digest.update(tensor.reshape(-1).view(dtype=torch.uint8).numpy())
+        digest.update(as_bytes(tensor))
     return digest.hexdigest()
+
+
+def as_bytes(tensor: Tensor) -> memoryview:
+    """The bytes of a tensor, without a copy if it is in memory and contiguous."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    # As uint8: numpy has no bfloat16.
+    return memoryview(flat.view(dtype=torch.uint8).numpy())

@@ -60,8 +60,8 @@ def start(names: list[str], out: Path, logs: Path) -> Run:
     """Start or resume the run: torchrun with one process on each node."""
     run = []
     for rank, name in enumerate(names):
-        options = ("--nnodes", "2", "--nproc-per-node", "1", "--node-rank", str(rank))
-        options += ("--master-addr", ADDRESSES[0], "--master-port", "29511")
+        node = ("--nnodes", "2", "--nproc-per-node", "1", "--node-rank", str(rank))
+        options = (*node, "--master-addr", ADDRESSES[0], "--master-port", "29511")
         flags = [*FLAGS, "--epochs", str(EPOCHS), "--test-every", str(EPOCHS), "--save-every", "0"]
         flags += ["--timeout", str(PATIENCE), "--resume", "--out", str(out)]
         variables = {**environment(), "GLOO_SOCKET_IFNAME": name, "TP_SOCKET_IFNAME": name}
@@ -114,6 +114,7 @@ def check(names: list[str], folder: Path) -> bool:
     for way, node in (("cut off", 1), ("killed", 1), ("cut off", 0), ("killed", 0)):
         run = start(names, broken, logs)
         wait_for_training(run, broken)
+        time.sleep(1)
         interrupt(names, run, way, node)
         ended = wait(run, LONGEST)
         epochs = len(RunFolder(broken).metrics())

@@ -93,13 +93,18 @@ def kill_often(out: Path, epochs: int, kills: int, processes: int, chance: rando
     return killed
 
 
+def finish(out: Path, epochs: int, processes: int) -> None:
+    subprocess.run(
+        command(out, epochs, processes), check=True, capture_output=True, env=environment()
+    )
+
+
 def soak(folder: Path, epochs: int, kills: int, processes: int, seed: int) -> bool:
     """Compare an uninterrupted run with one that is killed again and again."""
     straight, interrupted = folder / f"straight-{processes}", folder / f"killed-{processes}"
-    kept = {"check": True, "capture_output": True, "env": environment()}
-    subprocess.run(command(straight, epochs, processes), **kept)
+    finish(straight, epochs, processes)
     killed = kill_often(interrupted, epochs, kills, processes, random.Random(seed))
-    subprocess.run(command(interrupted, epochs, processes), **kept)
+    finish(interrupted, epochs, processes)
     ours, theirs = (
         load_file(out / "model" / "model.safetensors") for out in (interrupted, straight)
     )

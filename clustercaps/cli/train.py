@@ -67,6 +67,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="draw learning curve, confusion matrix and routing weights after training",
     )
+    add_process_arguments(parser)
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="argument of the network, for example votes=8; can be repeated",
+    )
+    add_settings(parser)
+
+
+def add_process_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what concerns the processes of a run, not its result."""
     parser.add_argument(
         "--workers", type=int, default=2, help="data loading processes for streamed images"
     )
@@ -78,14 +91,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="several processes: give up when another one has not answered for this long "
         "(default: %(default)s)",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="argument of the network, for example votes=8; can be repeated",
-    )
-    add_settings(parser)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:

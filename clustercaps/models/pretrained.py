@@ -101,7 +101,7 @@ class Pretrained(
         return None
 
     def _save_pretrained(self, save_directory: Path) -> None:
-        model = getattr(self, "module", self)
+        model: Any = getattr(self, "module", self)
         write_tensors(save_directory / WEIGHTS_FILE, model.state_dict(), {"format": "pt"})
 
     @classmethod

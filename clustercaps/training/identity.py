@@ -20,6 +20,16 @@ class Identity:
     settings: TrainSettings
     data: Mapping[str, str]
 
+    @classmethod
+    def of(
+        cls,
+        settings: TrainSettings,
+        train: Images | FolderImages,
+        test: Images | FolderImages,
+    ) -> "Identity":
+        """The identity of a run with these images."""
+        return cls(settings, {"training": data_digest(train), "test": data_digest(test)})
+
     def to_plain(self) -> dict[str, Any]:
         """The identity as JSON can hold it."""
         return {"settings": dataclasses.asdict(self.settings), "data": dict(self.data)}

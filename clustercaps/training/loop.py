@@ -23,7 +23,7 @@ from clustercaps.training.batches import (
     training_preparation,
 )
 from clustercaps.training.diagnose import first_not_finite
-from clustercaps.training.identity import Identity, data_digest
+from clustercaps.training.identity import Identity
 from clustercaps.training.processes import in_all, in_first, same_in_all
 from clustercaps.training.reporting import describe, run_bar, say, standing
 from clustercaps.training.result import result_of
@@ -70,11 +70,7 @@ class Trainer:
         in_first(accelerator, self._open_data)
         in_all(accelerator, lambda: None if accelerator.is_main_process else self._open_data())
         train_images = self.train_images
-        digests = {
-            "test": data_digest(self.test_images["test"]),
-            "training": data_digest(train_images),
-        }
-        identity = Identity(settings, digests)
+        identity = Identity.of(settings, train_images, self.test_images["test"])
         same_in_all(accelerator, identity.to_plain(), "settings or data")
         self.prepare = data.test_transform(settings.data, size=settings.side)
         augment = training_preparation(settings)

@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -101,8 +102,23 @@ def is_first_here() -> bool:
     return os.environ.get("LOCAL_RANK", "0") == "0"
 
 
-def lost_connection(error: RuntimeError) -> bool:
-    """Whether an error of torch says that another process does not answer."""
+@contextmanager
+def explained_losses(
+    accelerator: Accelerator, folder: Path, data_dir: str | None
+) -> Iterator[None]:
+    """Turn an error of torch about another process into one that says how to resume."""
+    try:
+        yield
+    except RuntimeError as error:
+        if accelerator.num_processes == 1 or not _lost_connection(error):
+            raise
+        raise ConnectionError(
+            "another process of this run has ended or does not answer. Resume with: "
+            f"{resume_command(folder, data_dir)}"
+        ) from error
+
+
+def _lost_connection(error: RuntimeError) -> bool:
     if isinstance(error, torch.distributed.DistError):
         return True
     text = str(error).lower()

@@ -37,7 +37,7 @@ def silence(stream: Any) -> None:
         pass
 
 
-class QuietBar(tqdm):  # type: ignore[type-arg]
+class QuietBar(tqdm):  # type: ignore[misc]
     """A progress bar that goes silent when its terminal is gone."""
 
     def update(self, n: float | None = 1) -> bool | None:

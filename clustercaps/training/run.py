@@ -14,7 +14,7 @@ from accelerate.utils import InitProcessGroupKwargs
 
 from clustercaps.training.batches import Load
 from clustercaps.training.loop import Trainer
-from clustercaps.training.processes import in_first, lost_connection, resume_command
+from clustercaps.training.processes import explained_losses, in_first
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.errors import at_least
@@ -52,25 +52,19 @@ def train(
     folder = RunFolder(Path(out))
     accelerator = new_accelerator(folder, track, timeout)
     try:
-        in_first(accelerator, lambda: folder.open(settings, resume, overwrite))
-        result = None if overwrite else in_first(accelerator, lambda: folder.result)
-        if result is not None:
-            return result
-        trainer = Trainer(settings, folder, accelerator, data_dir, save_every, workers, load)
-        if resume:
-            trainer.restore()
-        in_first(accelerator, lambda: folder.begin(settings, overwrite))
-        if track:
-            plain = {k: v for k, v in asdict(settings).items() if not isinstance(v, dict)}
-            accelerator.init_trackers("clustercaps", plain)
-        return trainer.run()
-    except RuntimeError as error:
-        if accelerator.num_processes == 1 or not lost_connection(error):
-            raise
-        raise ConnectionError(
-            f"another process of this run has ended or does not answer. Resume with: "
-            f"{resume_command(folder.path, data_dir)}"
-        ) from error
+        with explained_losses(accelerator, folder.path, data_dir):
+            in_first(accelerator, lambda: folder.open(settings, resume, overwrite))
+            result = None if overwrite else in_first(accelerator, lambda: folder.result)
+            if result is not None:
+                return result
+            trainer = Trainer(settings, folder, accelerator, data_dir, save_every, workers, load)
+            if resume:
+                trainer.restore()
+            in_first(accelerator, lambda: folder.begin(settings, overwrite))
+            if track:
+                plain = {k: v for k, v in asdict(settings).items() if not isinstance(v, dict)}
+                accelerator.init_trackers("clustercaps", plain)
+            return trainer.run()
     finally:
         folder.close()
         # Not `end_training`, which destroys the process group: the next seed needs it.

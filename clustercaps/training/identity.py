@@ -80,4 +80,4 @@ def as_bytes(tensor: Tensor) -> memoryview:
     """The bytes of a tensor, without a copy if it is in memory and contiguous."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     # As uint8: numpy has no bfloat16.
-    return memoryview(flat.view(dtype=torch.uint8).numpy())
+    return flat.view(dtype=torch.uint8).numpy().data

@@ -76,8 +76,9 @@ def check_options(save_every: float, workers: int, timeout: float) -> None:
     """Raise an error for options that make no sense."""
     if not (math.isfinite(save_every) and save_every >= 0):
         raise ValueError(f"save_every must be a number of seconds, got {save_every}")
-    if not (math.isfinite(timeout) and timeout > 0):
-        raise ValueError(f"timeout must be a positive number of seconds, got {timeout}")
+    # More than three months would overflow in some libraries.
+    if not 0 < timeout <= 1e7:
+        raise ValueError(f"timeout must be a number of seconds, at most 1e7, got {timeout}")
     at_least("workers", workers, 0)
 
 

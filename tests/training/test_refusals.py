@@ -203,6 +203,7 @@ def test_temporary_files_of_killed_processes_are_removed(stopped: Path, tmp_path
         ("--weight-decay inf", "weight_decay must be a finite number"),
         ("--save-every nan", "save_every must be"),
         ("--workers -1", "workers must be"),
+        ("--timeout nan", "timeout must be"),
         ("--limit 999999", "limit is 999,999"),
     ],
 )

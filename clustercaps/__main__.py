@@ -1,8 +1,19 @@
-"""`python -m clustercaps` is the `clustercaps` command."""
+"""The `clustercaps` command, also as `python -m clustercaps`."""
 
 import sys
 
-from clustercaps.cli import main
+from clustercaps.utils.interrupts import silent_interrupts
+
+
+def main() -> int:
+    """Run the command; Ctrl-C ends it without a traceback, also while modules are imported."""
+    with silent_interrupts():
+        from clustercaps import cli
+    try:
+        return cli.main()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,6 +6,8 @@ clustercaps compare runs/m1 runs/s1 --figure compare.png
 import argparse
 from pathlib import Path
 
+from clustercaps.utils.interrupts import silent_interrupts
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the runs and the figure."""
@@ -17,9 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the table and draw the curves."""
-    from clustercaps.training.figures import learning_curves
-    from clustercaps.training.run_folder import RunFolder
-    from clustercaps.utils.tables import text_table
+    with silent_interrupts():
+        from clustercaps.training.figures import learning_curves
+        from clustercaps.training.run_folder import RunFolder
+    from clustercaps.utils.tables import printable, text_table
 
     rows, curves = [], {}
     for path in arguments.runs:
@@ -57,4 +60,4 @@ def run(arguments: argparse.Namespace) -> None:
         "split",
     ]
     print(text_table(header, rows))
-    print(f"\n{learning_curves(curves, arguments.figure)}")
+    print(f"\n{printable(str(learning_curves(curves, arguments.figure)))}")

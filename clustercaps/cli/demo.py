@@ -6,6 +6,8 @@ The run is written to demo/. Run again, the command resumes it, or shows the fin
 import argparse
 from pathlib import Path
 
+from clustercaps.utils.interrupts import silent_interrupts
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add where to write the run and how long to train."""
@@ -19,24 +21,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train and report."""
-    from clustercaps.cli.train import report
-    from clustercaps.training import train
-    from clustercaps.training.settings import resolve
-    from clustercaps.training.signals import Stopped
+    with silent_interrupts():
+        from clustercaps.cli.train import report
+        from clustercaps.training import train
+        from clustercaps.training.reporting import say
+        from clustercaps.training.settings import resolve
+        from clustercaps.training.signals import Stopped
 
     changes = {"limit": arguments.limit}
     if arguments.epochs is not None:
         changes["epochs"] = arguments.epochs
     settings = resolve("m1", "fashion-mnist-mini", "fast", **changes)
     images = f"{arguments.limit or 10_000:,}"
-    print(f"M1, a capsule network with cluster routing, on {images} images of Fashion-MNIST")
+    say(f"M1, a capsule network with cluster routing, on {images} images of Fashion-MNIST")
     try:
         result = train(
             settings, arguments.out, resume=not arguments.fresh, overwrite=arguments.fresh
         )
     except Stopped as stopped:
-        print(f"clustercaps: {stopped}")
+        say(f"clustercaps: {stopped}")
         return stopped.exit_code
     report(arguments.out, result)
-    print(f"Try: clustercaps evaluate {arguments.out}")
+    say(f"Try: clustercaps evaluate {arguments.out}")
     return 0

@@ -10,6 +10,8 @@ Prints error, top-5 error and a table of errors per class, and draws the confusi
 import argparse
 from pathlib import Path
 
+from clustercaps.utils.interrupts import silent_interrupts
+
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the network to use and where to compute, as for `predict`."""
@@ -37,15 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Test and report."""
-    from clustercaps.training.figures import confusion_figure
-    from clustercaps.training.finished import Trained
-    from clustercaps.utils.tables import text_table
+    with silent_interrupts():
+        from clustercaps.training.figures import confusion_figure
+        from clustercaps.training.finished import Trained
+    from clustercaps.utils.tables import printable, text_table
 
     trained = Trained.open(arguments.run_name, arguments.device)
     name = arguments.data or trained.settings.data
     score = trained.score(trained.open_images(name, arguments.split, arguments.data_dir))
     print(
-        f"{trained.settings.model} from {arguments.run_name} on {name} {arguments.split}: error "
+        f"{trained.settings.model} from {printable(arguments.run_name)} on {printable(name)} "
+        f"{arguments.split}: error "
         f"{score.error:.2f} % ({score.errors:,} of {score.total:,} images), top-5 error "
         f"{score.top5_error:.2f} %, loss {score.loss:.4f}\n"
     )
@@ -66,4 +70,4 @@ def run(arguments: argparse.Namespace) -> None:
     place = run if run.is_dir() else Path(arguments.run_name.replace(":", "-"))
     default = place / f"confusion-{safe_name}-{arguments.split}.png"
     path = confusion_figure(score, trained.class_names, arguments.figure or default)
-    print(f"\n{path}")
+    print(f"\n{printable(str(path))}")

@@ -9,6 +9,7 @@ Images of any size are resized to the input size of the network.
 import argparse
 
 from clustercaps.cli.evaluate import add_run
+from clustercaps.utils.interrupts import silent_interrupts
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the most likely classes of each image."""
-    from clustercaps.training.finished import Trained, find_images
+    with silent_interrupts():
+        from clustercaps.training.finished import Trained, find_images
     from clustercaps.utils.errors import at_least
     from clustercaps.utils.tables import text_table
 

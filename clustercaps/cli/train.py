@@ -12,7 +12,7 @@ prints the command to resume.
 
 import argparse
 import dataclasses
-import json
+import math
 import os
 import sys
 import typing
@@ -25,6 +25,8 @@ from clustercaps.training.settings import (
     differs_from_published,
     resolve,
 )
+from clustercaps.utils.interrupts import silent_interrupts
+from clustercaps.utils.json_files import parse_json
 
 # Settings without a flag of their own.
 SPECIAL = ("model", "data", "recipe", "model_settings")
@@ -65,9 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="draw learning curve, confusion matrix and routing weights after training",
     )
-    parser.add_argument(
-        "--workers", type=int, default=2, help="data loading processes for streamed images"
-    )
+    add_process_arguments(parser)
     parser.add_argument(
         "--set",
         action="append",
@@ -76,6 +76,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="argument of the network, for example votes=8; can be repeated",
     )
     add_settings(parser)
+
+
+def add_process_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what concerns the processes of a run, not its result."""
+    parser.add_argument(
+        "--workers", type=int, default=2, help="data loading processes for streamed images"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="several processes: give up when another one has not answered for this long "
+        "(default: %(default)s)",
+    )
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -95,18 +110,23 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, draw the figures, print the result."""
-    settings = chosen_settings(arguments)
     check_tracker(arguments.track)
-    difference = differs_from_published(settings)
-    if difference and os.environ.get("RANK", "0") == "0":
-        print(f"clustercaps: note: {difference}", file=sys.stderr)
+    # Settings need the networks, and these import torch.
+    with silent_interrupts():
+        settings = chosen_settings(arguments)
     out = arguments.out or Path("runs") / (
         f"{settings.model}-{settings.data.replace('/', '_').replace(':', '_')}-{settings.recipe}"
         f"-{settings.epochs}" + ("" if arguments.seeds else f"-seed{settings.seed}")
     )
-    from clustercaps.training import train, train_seeds
-    from clustercaps.training.signals import Stopped
+    with silent_interrupts():
+        from clustercaps.training import train, train_seeds
+        from clustercaps.training.processes import is_first_here
+        from clustercaps.training.reporting import say
+        from clustercaps.training.signals import Stopped
 
+    difference = differs_from_published(settings)
+    if difference and os.environ.get("RANK", "0") == "0":
+        say(f"clustercaps: note: {difference}", sys.stderr)
     options = {
         "resume": arguments.resume,
         "overwrite": arguments.overwrite,
@@ -114,19 +134,21 @@ def run(arguments: argparse.Namespace) -> int:
         "save_every": arguments.save_every,
         "track": arguments.track,
         "workers": arguments.workers,
+        "timeout": arguments.timeout,
     }
     try:
         if arguments.seeds:
             summary = train_seeds(settings, arguments.seeds, out, **options)
             spread = "" if summary["sd"] is None else f" +- {summary['sd']:.2f}"
-            print(
+            say(
                 f"{settings.model} on {settings.data}: {summary['split']} error "
                 f"{summary['mean']:.2f}{spread} % over seeds {summary['seeds']}, in {out}"
             )
             return 0
         result = train(settings, out, **options)
     except Stopped as stopped:
-        print(f"clustercaps: {stopped}")
+        if is_first_here():
+            say(f"clustercaps: {stopped}")
         return stopped.exit_code
     report(out, result, arguments.figures, arguments.data_dir)
     return 0
@@ -175,7 +197,13 @@ def check_tracker(name: str | None) -> None:
 def plain(text: str) -> Any:
     """A value parsed as JSON, or the text itself."""
     try:
-        return json.loads(text)
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not math.isfinite(number):
+        raise ValueError(f"--set expects finite numbers, got {text}")
+    try:
+        return parse_json(text, "the value")
     except ValueError:
         return text
 
@@ -192,14 +220,15 @@ def report(
     from accelerate import PartialState
 
     from clustercaps.training.figures import draw_run
+    from clustercaps.training.reporting import say
 
     if not PartialState().is_main_process:
         return
-    print(
+    say(
         f"{result['model']} on {result['data']}: {result['split']} error "
         f"{result['test_error']:.2f} % ({result['test_errors']:,} of {result['test_images']:,} "
         f"images) after epoch {result['epochs']}, {result['parameters']:,} parameters, "
         f"{result['train_seconds']:.0f} s of training"
     )
     for path in draw_run(out, data_dir) if figures else []:
-        print(f"  {path}")
+        say(f"  {path}")

@@ -91,6 +91,10 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         name = os.fsdecode(bytes(self._names[index]))
         return self.folder / self.class_names[int(self.labels[index])] / name
 
+    def file_names(self) -> bytes:
+        """Names of all files, without their folders, to compare datasets."""
+        return self._names.tobytes()
+
     def __len__(self) -> int:
         return len(self.labels)
 

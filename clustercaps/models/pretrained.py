@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
-from safetensors import SafetensorError, safe_open
-from torch import Tensor, nn
+from torch import nn
 
-from clustercaps.utils.files import read_json
+from clustercaps.utils.files import alone_in
+from clustercaps.utils.json_files import read_json
+from clustercaps.utils.tensor_files import misfits, read_tensors, write_tensors
 
 Model = TypeVar("Model", bound="Pretrained")
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 CARD_FILE = "README.md"
+# Start of the names of folders for files that are being written.
+STAGING = ".saving-"
 
 MODEL_CARD = """---
 {{ card_data }}
@@ -76,23 +79,30 @@ class Pretrained(
             "settings": ", ".join(f"{key}={value!r}" for key, value in settings.items()),
             "parameters": f"{sum(p.numel() for p in self.parameters()):,}",  # type: ignore[attr-defined]
         }
-        staging = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder))
-        try:
-            super().save_pretrained(
-                staging,
-                config={"architecture": type(self).__name__, **settings},
-                model_card_kwargs=card,
-            )
-            if (folder / CARD_FILE).exists():
-                # The user may have edited the model card.
-                (staging / CARD_FILE).unlink()
-            for file in sorted(staging.iterdir()):
-                os.replace(file, folder / file.name)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
+        with alone_in(folder) as alone:
+            if alone:
+                remove_unfinished_saves(folder)
+            staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=folder))
+            try:
+                super().save_pretrained(
+                    staging,
+                    config={"architecture": type(self).__name__, **settings},
+                    model_card_kwargs=card,
+                )
+                if (folder / CARD_FILE).exists():
+                    # The user may have edited the model card.
+                    (staging / CARD_FILE).unlink()
+                for file in sorted(staging.iterdir()):
+                    os.replace(file, folder / file.name)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
         if push_to_hub:
             return self.push_to_hub(repo_id or folder.name, **push_to_hub_kwargs)
         return None
+
+    def _save_pretrained(self, save_directory: Path) -> None:
+        model: Any = getattr(self, "module", self)
+        write_tensors(save_directory / WEIGHTS_FILE, model.state_dict(), {"format": "pt"})
 
     @classmethod
     def from_pretrained(
@@ -163,24 +173,14 @@ def load_weights(model: nn.Module, path: Path) -> None:
     """Copy the tensors of a safetensors file into a model; lists all mismatches in the error."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; pass the folder that save_pretrained wrote")
-    try:
-        with safe_open(path, framework="pt") as file:
-            saved: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise ValueError(
-            f"{path} is corrupt or not a safetensors file ({error}); copy or download it again"
-        ) from error
-    wanted = model.state_dict()
-    problems = [f"{name} is missing" for name in wanted if name not in saved]
-    problems += [f"{name} is not part of the network" for name in saved if name not in wanted]
-    problems += [
-        f"{name} has shape {tuple(saved[name].shape)}, the network expects {tuple(tensor.shape)}"
-        for name, tensor in wanted.items()
-        if name in saved and saved[name].shape != tensor.shape
-    ]
+    saved, _ = read_tensors(path, "copy or download it again")
+    problems = misfits(model.state_dict(), saved)
     if problems:
-        more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise ValueError(
-            f"{path} does not match this {type(model).__name__}: {'; '.join(problems[:5])}{more}"
-        )
+        raise ValueError(f"{path} does not match this {type(model).__name__}: {problems}")
     model.load_state_dict(saved)
+
+
+def remove_unfinished_saves(folder: Path) -> None:
+    """Delete what killed processes left in a folder while they saved a network."""
+    for leftover in folder.glob(f"{STAGING}*"):
+        shutil.rmtree(leftover, ignore_errors=True)

@@ -1,43 +1,52 @@
-"""Checkpoints: one safetensors file with a JSON state in its header, written atomically."""
+"""Checkpoints: one safetensors file with JSON in its header, written atomically.
 
-import json
+The header has the progress of the run (`state`), what the checkpoint belongs to (`run`), and a
+digest of everything. Checkpoints of version 0.2.0 and earlier have only `state`.
+"""
+
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
-from clustercaps.utils.files import replacing
+from clustercaps.training.identity import tensor_digest
+from clustercaps.utils.json_files import json_text, parse_object
+from clustercaps.utils.tensor_files import read_tensors, write_tensors
+
+ADVICE = "start over with --overwrite, or restore the file from a backup"
 
 
-def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write tensors and a JSON state; on failure the previous file is unchanged."""
-    # Copies, because safetensors rejects tensors that share memory.
-    plain = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+def save_checkpoint(
+    path: Path, tensors: dict[str, Tensor], state: dict[str, Any], run: dict[str, Any]
+) -> None:
+    """Write tensors, progress and identity; on failure the previous file is unchanged."""
+    texts = {"state": json_text(state), "run": json_text(run)}
     try:
-        with replacing(path) as part:
-            save_file(plain, part, {"state": json.dumps(state)})
-    # safetensors reports a full disk with its own exception.
-    except (OSError, SafetensorError) as error:
+        write_tensors(path, tensors, {**texts, "digest": tensor_digest(tensors, texts)})
+    except OSError as error:
         kept = "the previous checkpoint is intact" if path.exists() else "there is none yet"
         raise OSError(
-            f"cannot write {path}: {error}; {kept}. Free disk space, then run again with --resume"
+            f"cannot write {path}: {error.strerror or error}; {kept}. Free disk space, then run "
+            "again with --resume"
         ) from error
 
 
-def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and state of a checkpoint."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            state = json.loads((file.metadata() or {})["state"])
-            return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
-    except (SafetensorError, KeyError, ValueError, OSError) as error:
-        raise ValueError(
-            f"{path} is not a readable checkpoint ({error}); start over with --overwrite"
-        ) from error
+def load_checkpoint(
+    path: Path,
+) -> tuple[dict[str, Tensor], dict[str, Any], dict[str, Any] | None]:
+    """Tensors, progress and identity of a checkpoint; the identity is None in older ones."""
+    tensors, header = read_tensors(path, ADVICE)
+    texts = {name: text for name, text in header.items() if name in ("state", "run")}
+    if "state" not in texts:
+        raise ValueError(f"{path} is not a checkpoint: its header has no state; {ADVICE}")
+    state = parse_object(texts["state"], f"the state in {path}")
+    if "run" not in texts and "digest" not in header:
+        return tensors, state, None
+    if header.get("digest") != tensor_digest(tensors, texts) or "run" not in texts:
+        raise ValueError(f"{path} is damaged: its digest does not match; {ADVICE}")
+    return tensors, state, parse_object(texts["run"], f"the header of {path}")
 
 
 def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -80,6 +89,8 @@ def random_state(device: torch.device) -> Tensor:
 
 def restore_random_state(device: torch.device, state: Tensor) -> None:
     """Restore the state from `random_state`."""
+    # A copy: torch reads from the start of the storage, also for a view into the middle of it.
+    state = state.cpu().clone()
     if device.type == "cuda":
         torch.cuda.set_rng_state(state, device)
     else:

@@ -19,6 +19,7 @@ from clustercaps.training.scoring import Score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.plotting import COLOURS, new_figure, save, style_of
 from clustercaps.utils.sizes import ImageBatch
+from clustercaps.utils.tables import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,6 +157,7 @@ def confusion_figure(score: Score, class_names: Sequence[str], path: Path) -> Pa
     counts = score.confusion.double()
     shares = 100 * counts / counts.sum(1, keepdim=True).clamp(min=1)
     classes = len(class_names)
+    class_names = [printable(name) for name in class_names]
     side = max(4.0, 0.5 * classes) if classes <= 30 else 10.0
     figure = new_figure(side + 1.6, side + 1)
     ax = figure.subplots()

@@ -1,8 +1,9 @@
 """Finished runs, for testing and prediction."""
 
 import glob
+import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,16 @@ from clustercaps.data.folders import EXTENSIONS, size_before_crop
 from clustercaps.models import ImageClassifier, from_pretrained
 from clustercaps.models.packaged import find_pretrained
 from clustercaps.training.batches import open_split
-from clustercaps.training.run_folder import RunFolder
+from clustercaps.training.run_folder import CONFUSION, MODEL, RESULT, RunFolder
 from clustercaps.training.scoring import BATCH, Score, score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.devices import pick_device
+from clustercaps.utils.tables import printable
 
 # Luma coefficients of red, green and blue (ITU-R 601).
 GREY = (0.299, 0.587, 0.114)
 
+OVERFLOW = "the output of the network is not finite"
 TEST_PARTS = ("test", "novel")
 
 
@@ -46,7 +49,13 @@ class Trained:
         folder = find_pretrained(str(path)) or Path(path)
         settings, result = finished_run(folder)
         model = from_pretrained(RunFolder(folder).model)
-        return cls(model.to(place), settings, tuple(result["class_names"]))
+        names = tuple(result["class_names"])
+        if len(names) != model.num_classes:
+            raise ValueError(
+                f"{folder / RESULT} names {len(names)} classes, but the network in "
+                f"{folder / MODEL} has {model.num_classes}; restore the files of the run"
+            )
+        return cls(model.to(place), settings, names)
 
     @property
     def device(self) -> torch.device:
@@ -71,22 +80,28 @@ class Trained:
             names = images.meta["class_names"]
         if tuple(names) != self.class_names:
             raise ValueError(
-                f"{name} has the classes {', '.join(names[:5])}, ...; the network was trained on "
-                f"{', '.join(self.class_names[:5])}, ...; pass a dataset with the same classes"
+                f"{name} has the classes {first_names(names)}; the network was trained on "
+                f"{first_names(self.class_names)}; pass a dataset with the same classes"
             )
         return images
 
     def score(self, images: data.Images | data.FolderImages) -> Score:
         """Test the network on these images."""
         classes = len(self.class_names)
-        return score(self.model, images, self.prepare, classes, self.device)
+        found = score(self.model, images, self.prepare, classes, self.device)
+        if not math.isfinite(found.loss):
+            raise ValueError(f"{OVERFLOW}; its error means nothing")
+        return found
 
     @torch.no_grad()
     def predict(self, paths: Sequence[Path]) -> Iterator[Tensor]:
         """Class probabilities of image files, one vector per file."""
         for start in range(0, len(paths), BATCH):
             pixels = torch.stack([self._read(path) for path in paths[start : start + BATCH]])
-            yield from self.model(self.prepare(pixels.to(self.device))).softmax(1).cpu()
+            logits = self.model(self.prepare(pixels.to(self.device)))
+            if not logits.isfinite().all():
+                raise ValueError(f"{OVERFLOW} for {paths[start]} or one of the images after it")
+            yield from logits.softmax(1).cpu()
 
     def _read(self, path: Path) -> Tensor:
         """An image file in the format of the training set."""
@@ -117,7 +132,15 @@ def finished_run(path: Path) -> tuple[TrainSettings, dict[str, Any]]:
         raise ValueError(
             f"the run in {path} is not finished; run clustercaps train --resume --out {path}"
         )
+    names = result.get("class_names")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"{path / RESULT} is corrupt: class_names must be a list of names")
     return settings, result
+
+
+def first_names(names: Sequence[str]) -> str:
+    """The first class names, to tell datasets apart."""
+    return printable(", ".join(names[:5])) + (", ..." if len(names) > 5 else "")
 
 
 def last_test(path: Path, data_dir: str | None = None) -> dict[str, Score]:
@@ -128,13 +151,32 @@ def last_test(path: Path, data_dir: str | None = None) -> dict[str, Score]:
     folder = RunFolder(path)
     stored = folder.last_test
     if stored is not None:
-        return {part: Score.from_plain(stored[part]) for part in TEST_PARTS if part in stored}
+        return read_scores(stored, path / CONFUSION)
     print(f"{path} has no confusion.json: testing its network once", file=sys.stderr)
     trained = Trained.open(path, "auto")
     # With --validate, these are the held-out images, not the test set.
     parts = TEST_PARTS if trained.settings.views else TEST_PARTS[:1]
     scores = {part: trained.score(open_split(trained.settings, part, data_dir)) for part in parts}
     folder.keep_last_test(trained.class_names, {p: s.to_plain() for p, s in scores.items()})
+    return scores
+
+
+def read_scores(stored: Mapping[str, Any], path: Path) -> dict[str, Score]:
+    """The scores in `confusion.json`; its matrices must have as many classes as it names."""
+    try:
+        scores = {part: Score.from_plain(stored[part]) for part in TEST_PARTS if part in stored}
+        classes = len(stored["class_names"])
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{path} is corrupt ({error}); delete it, and the network is tested again"
+        ) from error
+    for part, found in scores.items():
+        counts = found.confusion
+        if counts.shape != (classes, classes) or counts.dtype != torch.int64 or counts.min() < 0:
+            raise ValueError(
+                f"{path} is corrupt: {part} must have counts of {classes} x {classes} classes; "
+                "delete it, and the network is tested again"
+            )
     return scores
 
 

@@ -10,12 +10,10 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import nn
-from tqdm import tqdm
 
 from clustercaps import data
 from clustercaps.data import FolderImages, Images
 from clustercaps.models import create_model
-from clustercaps.models.registry import most_children
 from clustercaps.training.batches import (
     Batch,
     Load,
@@ -25,6 +23,10 @@ from clustercaps.training.batches import (
     training_preparation,
 )
 from clustercaps.training.diagnose import first_not_finite
+from clustercaps.training.identity import Identity
+from clustercaps.training.processes import in_all, in_first, same_in_all
+from clustercaps.training.reporting import describe, run_bar, say, standing
+from clustercaps.training.result import result_of
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.schedule import set_rates
 from clustercaps.training.scoring import Score, score
@@ -63,11 +65,13 @@ class Trainer:
         self.settings, self.folder, self.accelerator = settings, folder, accelerator
         self.save_every, self.workers, self.device = save_every, workers, accelerator.device
         self.share = Share(accelerator.process_index, accelerator.num_processes)
+        self.data_dir, self.load = data_dir, load
         # The main process downloads missing data; the others find it in the cache.
-        with accelerator.main_process_first():
-            train_images = open_split(settings, "train", data_dir, load)
-            parts = ("test", "novel") if settings.views else ("test",)
-            self.test_images = {part: open_split(settings, part, data_dir, load) for part in parts}
+        in_first(accelerator, self._open_data)
+        in_all(accelerator, lambda: None if accelerator.is_main_process else self._open_data())
+        train_images = self.train_images
+        identity = Identity.of(settings, train_images, self.test_images["test"])
+        same_in_all(accelerator, identity.to_plain(), "settings or data")
         self.prepare = data.test_transform(settings.data, size=settings.side)
         augment = training_preparation(settings)
         self.batches = TrainBatches(
@@ -75,15 +79,33 @@ class Trainer:
         )
         set_seed(settings.seed)
         model = create_model(settings.model, **network_settings(settings, train_images))
-        self.state = TrainState(model, settings, accelerator, self.prepare, len(train_images))
+        self.state = TrainState(model, identity, accelerator, self.prepare, len(train_images))
+
+    def _open_data(self) -> None:
+        settings = self.settings
+        self.train_images = open_split(settings, "train", self.data_dir, self.load)
+        parts = ("test", "novel") if settings.views else ("test",)
+        self.test_images = {
+            part: open_split(settings, part, self.data_dir, self.load) for part in parts
+        }
+
+    def restore(self) -> None:
+        """Continue from the checkpoint in the run folder, if the run has one."""
+        path, folder = self.folder.checkpoint, self.folder
+        metrics = in_first(self.accelerator, folder.metrics)
+        if in_first(self.accelerator, path.exists):
+            in_all(self.accelerator, lambda: self.state.restore(path, len(self.batches), metrics))
+        elif metrics:
+            raise ValueError(
+                f"{path} is missing, but {folder.path} has the metrics of {len(metrics)} epochs; "
+                "restore the file from a backup, or start over with --overwrite"
+            )
 
     def run(self) -> dict[str, Any]:
         """Train to the end and return the result; raises `Stopped` after a signal."""
         state, settings = self.state, self.settings
-        if self.folder.checkpoint.exists():
-            state.restore(self.folder.checkpoint)
         if self.accelerator.is_main_process:
-            self.folder.keep_metrics(state.progress.epoch)
+            self.folder.keep_metrics(state.progress.epoch, state.last_epoch)
         tested = None
         with StopSignals() as signals:
             while state.progress.epoch < settings.epochs:
@@ -97,7 +119,8 @@ class Trainer:
         progress = self.state.progress
         self.state.parallel.train()
         saved = then = time.monotonic()
-        with self._bar() as bar:
+        shown = self.accelerator.is_main_process
+        with run_bar(self.settings, progress, len(self.batches), shown) as bar:
             for parts in self.batches.epoch(progress.epoch, progress.step):
                 through = progress.step / len(self.batches)
                 rate = set_rates(
@@ -113,13 +136,16 @@ class Trainer:
                 if outcome == NOT_FINITE:
                     raise ValueError(self._not_finite(parts, rate))
                 if outcome >= SAVE:
+                    self._refuse_not_finite()
                     self.state.save(self.folder.checkpoint)
                     saved = then = time.monotonic()
                 if outcome == STOP:
                     # The signal may have reached only another process.
                     number = signals.number or signal.SIGTERM
-                    raise Stopped(number, self.folder.path, progress.epoch, progress.step)
-                bar.set_postfix_str(self._standing(), refresh=False)
+                    raise Stopped(
+                        number, self.folder.path, progress.epoch, progress.step, self.data_dir
+                    )
+                bar.set_postfix_str(standing(self.settings, progress), refresh=False)
                 bar.update()
 
     def _step(self, parts: list[Batch]) -> bool:
@@ -166,6 +192,7 @@ class Trainer:
 
     def _end_epoch(self) -> dict[str, Score] | None:
         """Test, write the metrics of the epoch and a checkpoint."""
+        self._refuse_not_finite()
         progress = self.state.progress
         own = [progress.loss, progress.errors, progress.seen]
         sums = torch.tensor(own, dtype=torch.float64, device=self.device)
@@ -182,12 +209,30 @@ class Trainer:
         tested = self._test() if last or progress.epoch % self.settings.test_every == 0 else None
         for part, found in (tested or {}).items():
             line |= {f"{part}_loss": found.loss, f"{part}_error": found.error}
+        # The checkpoint comes first and has a copy of the line: a kill after it loses nothing.
+        self.state.last_epoch = line
+        self.state.save(self.folder.checkpoint)
         if self.accelerator.is_main_process:
             self.folder.add_metrics(line)
-            tqdm.write(describe(line, self.settings))
+            say(describe(line, self.settings))
         self.accelerator.log({k: v for k, v in line.items() if k != "epoch"}, progress.epoch)
-        self.state.save(self.folder.checkpoint)
         return tested
+
+    def _refuse_not_finite(self) -> None:
+        """Raise an error if the state is not finite, so that no such checkpoint is written."""
+        bad, progress = self.state.not_finite(), self.state.progress
+        if self._agree(GO_ON if bad is None else NOT_FINITE) == NOT_FINITE:
+            when = f"in epoch {progress.epoch + 1}, after step {progress.step}"
+            raise ValueError(
+                f"{bad or 'a weight in another process'} is not finite {when}; {self._advice()}"
+            )
+
+    def _advice(self) -> str:
+        there = self.folder.checkpoint.exists()
+        kept = "the last good checkpoint" if there else "no checkpoint yet, but its settings"
+        return (
+            f"{self.folder.path} has {kept}; try a smaller --lr or --clip-norm, or another --seed"
+        )
 
     def _test(self) -> dict[str, Score]:
         """Scores on the test images and, with `views`, on novel viewpoints."""
@@ -204,28 +249,19 @@ class Trainer:
                     self.workers,
                 )
             scores[part] = own.over_all_processes(self.accelerator)
+            if not math.isfinite(scores[part].loss):
+                raise ValueError(
+                    f"the {part} loss is not finite after epoch {self.state.progress.epoch}; "
+                    f"{self._advice()}"
+                )
         return scores
 
     def _finish(self, scores: dict[str, Score]) -> dict[str, Any]:
         """Save the network and write the result of the last epoch."""
-        settings, images, tested = self.settings, self.test_images["test"], scores["test"]
+        images = self.test_images["test"]
         names = images.meta["class_names"] if isinstance(images, Images) else images.class_names
         result = {
-            "model": settings.model,
-            "data": settings.data,
-            "split": "validation" if settings.validate else "test",
-            "recipe": settings.recipe,
-            "epochs": settings.epochs,
-            "seed": settings.seed,
-            "test_error": tested.error,
-            "test_errors": tested.errors,
-            "test_images": tested.total,
-            "top5_error": tested.top5_error,
-            "test_loss": tested.loss,
-            "weights": "last" if self.state.average is None else "average at the last epoch",
-            "img_size": settings.side,
-            "parameters": sum(p.numel() for p in self.state.model.parameters()),
-            "children": most_children(self.state.model),
+            **result_of(self.settings, self.state, scores),
             "train_images": len(self.batches.source),
             "train_seconds": round(self.state.progress.seconds, 1),
             "processes": self.share.world,
@@ -247,29 +283,8 @@ class Trainer:
         place = first_not_finite(self.state.model, [batch.images for batch in parts])
         return (
             f"loss or gradient is not finite in epoch {progress.epoch + 1}, step "
-            f"{progress.step + 1}, at learning rate {rate:.4g}; first seen in {place}. The last "
-            f"good checkpoint in {self.folder.path} is kept; try a smaller --lr or --clip-norm"
-        )
-
-    def _bar(self) -> "tqdm[Any]":
-        """A progress bar over the whole run, so that it shows the remaining time of the run."""
-        steps = len(self.batches)
-        return tqdm(
-            total=steps * self.settings.epochs,
-            initial=self.state.progress.steps,
-            desc=f"epoch {self.state.progress.epoch + 1}/{self.settings.epochs}",
-            unit="step",
-            leave=False,
-            # None: no bar if stderr is not a terminal.
-            disable=None if self.accelerator.is_main_process else True,
-        )
-
-    def _standing(self) -> str:
-        progress = self.state.progress
-        rate = progress.steps * self.settings.batch_size / max(progress.seconds, 1e-9)
-        return (
-            f"{rate:.0f} images/s, loss {progress.loss / progress.seen:.3f}, "
-            f"error {100 * progress.errors / progress.seen:.1f} %"
+            f"{progress.step + 1}, at learning rate {rate:.4g}; first seen in {place}; "
+            f"{self._advice()}"
         )
 
 
@@ -281,14 +296,3 @@ def network_settings(settings: TrainSettings, images: Images | FolderImages) -> 
         in_chans, num_classes = data.info(settings.data).shape[0], images.meta["num_classes"]
     shape = {"in_chans": in_chans, "img_size": settings.side, "num_classes": num_classes}
     return {**shape, **settings.model_settings}
-
-
-def describe(line: dict[str, Any], settings: TrainSettings) -> str:
-    """The metrics of an epoch in one line."""
-    split = "validation" if settings.validate else "test"
-    tested = f", {split} error {line['test_error']:.2f} %" if "test_error" in line else ""
-    tested += f", novel {line['novel_error']:.2f} %" if "novel_error" in line else ""
-    return (
-        f"epoch {line['epoch']}/{settings.epochs}: loss {line['train_loss']:.4f}, "
-        f"train error {line['train_error']:.2f} %{tested}, {line['seconds']:.0f} s"
-    )

@@ -5,14 +5,13 @@ a model card, and tests the network on a few images that are stored there for th
 """
 
 import argparse
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from clustercaps import data
@@ -21,7 +20,9 @@ from clustercaps.training.batches import balanced
 from clustercaps.training.finished import Trained
 from clustercaps.training.run_folder import MODEL, RESULT, SETTINGS, RunFolder
 from clustercaps.training.settings import resolve
-from clustercaps.utils.files import replacing, write_atomically
+from clustercaps.utils.files import remove_unfinished, write_atomically
+from clustercaps.utils.json_files import write_json
+from clustercaps.utils.tensor_files import write_tensors
 
 # Test images of each dataset that are stored next to the weights.
 CHECK_IMAGES = 200
@@ -78,8 +79,7 @@ def check_images(name: str) -> dict[str, Tensor]:
     if not path.exists():
         images = data.load(name, "test")
         chosen = images.subset(balanced(images.labels, CHECK_IMAGES))
-        with replacing(path) as part:
-            save_file({"pixels": chosen.pixels.contiguous(), "labels": chosen.labels}, part)
+        write_tensors(path, {"pixels": chosen.pixels, "labels": chosen.labels})
     return load_file(path)
 
 
@@ -98,6 +98,8 @@ def package(path: Path, half: bool = False) -> Path:
         raise ValueError(f"{path} is a run with --validate; package a run without it")
     folder = WEIGHTS / f"{result['model']}-{result['data']}"
     folder.mkdir(parents=True, exist_ok=True)
+    for place in (WEIGHTS, folder):
+        remove_unfinished(place)
     if half:
         trained.model.half()
     trained.model.save_pretrained(folder / MODEL)
@@ -106,7 +108,7 @@ def package(path: Path, half: bool = False) -> Path:
     result |= {"check_errors": count_errors(kept, images), "check_images": len(images["labels"])}
     write_atomically(folder / MODEL / "README.md", CARD.format(**result, command=command_of(run)))
     write_atomically(folder / SETTINGS, (path / SETTINGS).read_text(encoding="utf-8"))
-    write_atomically(folder / RESULT, json.dumps(result, indent=2) + "\n")
+    write_json(folder / RESULT, result)
     return folder
 
 

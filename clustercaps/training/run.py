@@ -1,20 +1,24 @@
 """Training runs: one, or one per seed."""
 
 import atexit
-import json
+import math
 import statistics
 from dataclasses import asdict, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs
 
 from clustercaps.training.batches import Load
 from clustercaps.training.loop import Trainer
+from clustercaps.training.processes import explained_losses, in_first
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.settings import TrainSettings
-from clustercaps.utils.files import write_atomically
+from clustercaps.utils.errors import at_least
+from clustercaps.utils.json_files import write_json
 
 
 def train(
@@ -28,6 +32,7 @@ def train(
     track: str | None = None,
     workers: int = 2,
     load: Load | None = None,
+    timeout: float = 1800.0,
 ) -> dict[str, Any]:
     """Train to the end and return the result, which is also written to `out/result.json`.
 
@@ -41,18 +46,25 @@ def train(
         track: "tensorboard" or "wandb", to log there too.
         workers: Data loading processes for streamed images.
         load: Reads a dataset into memory; `data.load` by default.
+        timeout: Seconds after which a process gives up waiting for the others.
     """
+    check_options(save_every, workers, timeout)
     folder = RunFolder(Path(out))
-    accelerator = new_accelerator(folder, track)
-    _open(folder, accelerator, settings, resume, overwrite)
+    accelerator = new_accelerator(folder, track, timeout)
     try:
-        if folder.result is not None:
-            return folder.result
-        if track:
-            plain = {k: v for k, v in asdict(settings).items() if not isinstance(v, dict)}
-            accelerator.init_trackers("clustercaps", plain)
-        trainer = Trainer(settings, folder, accelerator, data_dir, save_every, workers, load)
-        return trainer.run()
+        with explained_losses(accelerator, folder.path, data_dir):
+            in_first(accelerator, lambda: folder.open(settings, resume, overwrite))
+            result = None if overwrite else in_first(accelerator, lambda: folder.result)
+            if result is not None:
+                return result
+            trainer = Trainer(settings, folder, accelerator, data_dir, save_every, workers, load)
+            if resume:
+                trainer.restore()
+            in_first(accelerator, lambda: folder.begin(settings, overwrite))
+            if track:
+                plain = {k: v for k, v in asdict(settings).items() if not isinstance(v, dict)}
+                accelerator.init_trackers("clustercaps", plain)
+            return trainer.run()
     finally:
         folder.close()
         # Not `end_training`, which destroys the process group: the next seed needs it.
@@ -60,28 +72,17 @@ def train(
             tracker.finish()
 
 
-def _open(
-    folder: RunFolder,
-    accelerator: Accelerator,
-    settings: TrainSettings,
-    resume: bool,
-    overwrite: bool,
-) -> None:
-    """Open the folder in the main process; all processes raise its error."""
-    refusal: str | None = None
-    if accelerator.is_main_process:
-        try:
-            folder.open(settings, resume, overwrite)
-        except ValueError as error:
-            if accelerator.num_processes == 1:
-                raise
-            refusal = str(error)
-    refusal = _from_first(refusal, accelerator.num_processes)
-    if refusal is not None:
-        raise ValueError(refusal)
+def check_options(save_every: float, workers: int, timeout: float) -> None:
+    """Raise an error for options that make no sense."""
+    if not (math.isfinite(save_every) and save_every >= 0):
+        raise ValueError(f"save_every must be a number of seconds, got {save_every}")
+    # More than three months would overflow in some libraries.
+    if not 0 < timeout <= 1e7:
+        raise ValueError(f"timeout must be a number of seconds, at most 1e7, got {timeout}")
+    at_least("workers", workers, 0)
 
 
-def new_accelerator(folder: RunFolder, track: str | None) -> Accelerator:
+def new_accelerator(folder: RunFolder, track: str | None, timeout: float) -> Accelerator:
     """An Accelerator for one process, or all started by torchrun; uses GPUs if available."""
     return Accelerator(
         cpu=not torch.accelerator.is_available(),
@@ -89,6 +90,7 @@ def new_accelerator(folder: RunFolder, track: str | None) -> Accelerator:
         mixed_precision="no",
         log_with=track,
         project_dir=str(folder.tracker),
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(seconds=timeout))],
     )
 
 
@@ -97,17 +99,6 @@ def _part() -> None:
     """Destroy the process group at exit."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
-
-
-def _from_first(message: str | None, processes: int) -> str | None:
-    """Broadcast a message from the main process."""
-    if processes == 1:
-        return message
-    from accelerate.utils import broadcast_object_list
-
-    said = [message]
-    broadcast_object_list(said)
-    return said[0]
 
 
 def train_seeds(
@@ -126,5 +117,5 @@ def train_seeds(
         "mean": statistics.mean(errors),
         "sd": statistics.stdev(errors) if len(errors) > 1 else None,
     }
-    write_atomically(out / "summary.json", json.dumps(summary, indent=2) + "\n")
+    write_json(out / "summary.json", summary)
     return summary

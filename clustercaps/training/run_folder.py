@@ -1,13 +1,28 @@
 """The run folder: its files, its lock, and whether the run is finished."""
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from clustercaps.models.pretrained import remove_unfinished_saves
+from clustercaps.training.identity import changed_settings
 from clustercaps.training.settings import TrainSettings, from_json
-from clustercaps.utils.files import read_json, remove_unfinished, take_lock, write_atomically
+from clustercaps.utils.files import (
+    UNFINISHED,
+    naming,
+    remove_unfinished,
+    take_lock,
+    write_atomically,
+)
+from clustercaps.utils.json_files import (
+    json_text,
+    parse_object,
+    read_json,
+    read_text,
+    write_json,
+)
 
 SETTINGS = "settings.json"
 METRICS = "metrics.jsonl"
@@ -17,6 +32,10 @@ CONFUSION = "confusion.json"
 MODEL = "model"
 TRACKER = "tracker"
 LOCK = ".lock"
+# Temporary files of safetensors, which version 0.2.0 and earlier could leave.
+OLD_TEMPORARY = ".tmp??????"
+
+METRICS_KEYS = {"epoch", "train_loss", "train_error", "seconds"}
 
 
 class RunFolder:
@@ -29,6 +48,8 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: TextIO | None = None
+        # What `open` created, and `close` removes if no run has begun.
+        self._created: list[Path] = []
 
     @property
     def checkpoint(self) -> Path:
@@ -70,91 +91,136 @@ class RunFolder:
     def settings(self) -> TrainSettings | None:
         """The settings of the run; None for an empty folder."""
         path = self.path / SETTINGS
-        return from_json(path.read_text(encoding="utf-8"), str(path)) if path.exists() else None
+        return from_json(read_text(path), str(path)) if path.exists() else None
 
     def metrics(self) -> list[dict[str, Any]]:
         """One entry per finished epoch; an incomplete last line is ignored."""
         path = self.path / METRICS
         if not path.exists():
             return []
-        lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-        return [json.loads(line) for line in lines]
+        lines = read_text(path).split("\n")[:-1]
+        found = [parse_object(line, f"{path}, line {n},") for n, line in enumerate(lines, 1)]
+        for number, line in enumerate(found, 1):
+            if line.get("epoch") != number or not line.keys() >= METRICS_KEYS:
+                raise ValueError(f"{path} is corrupt: line {number} is not that of epoch {number}")
+            if not all(isinstance(value, int | float) for value in line.values()):
+                raise ValueError(f"{path} is corrupt: line {number} has more than numbers")
+        return found
 
     def open(self, settings: TrainSettings, resume: bool, overwrite: bool) -> None:
-        """Lock the folder for a run with these settings; raises an error if it cannot be used."""
+        """Lock the folder for a run with these settings; raises an error if it cannot be used.
+
+        Nothing else changes until `begin`; without it, `close` leaves no trace.
+        """
         if resume and overwrite:
             raise ValueError("--resume and --overwrite exclude each other; pass only one")
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{self.path} is a file; pass another --out")
-        if self.path.is_dir() and any(self.path.iterdir()) and not (self.path / SETTINGS).exists():
-            raise ValueError(f"{self.path} is not empty and not a run; pass another --out")
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._take_lock()
-        earlier = self.settings
-        if earlier is not None and not (resume or overwrite):
-            state = "is finished" if self.result is not None else "is not finished"
-            raise ValueError(
-                f"the run in {self.path} {state}; --resume continues it, --overwrite starts over"
-            )
-        if earlier is not None and overwrite:
+        try:
+            self._refuse_foreign()
+            self._take_lock()
+            self._refuse_foreign()
+            self._refuse_run(settings, resume, overwrite)
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self, settings: TrainSettings, overwrite: bool) -> None:
+        """Start or continue the run: write its settings; with `overwrite`, delete the old run."""
+        if overwrite and (self.path / SETTINGS).exists():
             self._clear()
-        elif earlier is not None and earlier != settings:
-            raise ValueError(f"cannot resume {self.path}: {differences(earlier, settings)}")
         self._remove_unfinished()
         write_atomically(self.path / SETTINGS, settings.to_json())
+        self._created = []
 
     def close(self) -> None:
-        """Release the folder."""
+        """Release the folder; if no run has begun, remove what `open` created."""
+        for created in reversed(self._created):
+            with suppress(OSError):
+                created.rmdir() if created.is_dir() else created.unlink()
+        self._created = []
         if self._lock is not None:
             self._lock.close()
             self._lock = None
 
-    def keep_metrics(self, epochs: int) -> None:
-        """Delete the lines of epochs that a resumed run will repeat."""
-        kept = [line for line in self.metrics() if line["epoch"] <= epochs]
-        write_atomically(self.path / METRICS, "".join(json.dumps(line) + "\n" for line in kept))
+    def keep_metrics(self, epochs: int, last: dict[str, Any] | None) -> None:
+        """Delete the lines of epochs that a resumed run will repeat, and add a missing last one."""
+        kept = self.metrics()[:epochs]
+        if len(kept) == epochs - 1 and last is not None:
+            kept.append(last)
+        write_atomically(self.path / METRICS, "".join(json_text(line) + "\n" for line in kept))
 
     def add_metrics(self, line: dict[str, Any]) -> None:
         """Append the line of an epoch."""
-        with (self.path / METRICS).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        path = self.path / METRICS
+        with naming(path), path.open("a", encoding="utf-8") as file:
+            file.write(json_text(line) + "\n")
 
     def keep_last_test(self, class_names: Sequence[str], counts: Mapping[str, Any]) -> None:
         """Write the file that `last_test` reads."""
         content = {"class_names": list(class_names), **counts}
-        write_atomically(self.path / CONFUSION, json.dumps(content) + "\n")
+        write_json(self.path / CONFUSION, content, indent=None)
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result, which marks the run as finished."""
-        write_atomically(self.path / RESULT, json.dumps(result, indent=2) + "\n")
+        write_json(self.path / RESULT, result)
+
+    def _refuse_foreign(self) -> None:
+        """Raise an error if the folder has files, but no run; our own lock is not counted."""
+        if not self.path.is_dir() or (self.path / SETTINGS).exists():
+            return
+        for entry in self.path.iterdir():
+            ours = entry.name == LOCK or entry.name.endswith(UNFINISHED)
+            if not (ours or entry.match(OLD_TEMPORARY)):
+                raise ValueError(f"{self.path} is not empty and not a run; pass another --out")
+
+    def _refuse_run(self, settings: TrainSettings, resume: bool, overwrite: bool) -> None:
+        """Raise an error if the folder has a run that this one may not continue or replace."""
+        if overwrite or not (self.path / SETTINGS).exists():
+            return
+        if not resume:
+            state = "is finished" if self.result is not None else "is not finished"
+            raise ValueError(
+                f"the run in {self.path} {state}; --resume continues it, --overwrite starts over"
+            )
+        earlier = self.settings
+        assert earlier is not None
+        if earlier != settings:
+            raise ValueError(
+                f"cannot resume {self.path}: {changed_settings(earlier, settings)}; pass the same "
+                "settings, or none"
+            )
 
     def _take_lock(self) -> None:
+        missing = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        for path in reversed(missing):
+            # Not parents=True: what another process creates meanwhile is not ours to remove.
+            with suppress(FileExistsError):
+                path.mkdir()
+                self._created.append(path)
+        lock = self.path / LOCK
+        new = not lock.exists()
         try:
-            self._lock = take_lock(self.path / LOCK, wait=False)
+            self._lock = take_lock(lock, wait=False)
         except BlockingIOError as error:
             raise ValueError(
                 f"{self.path} is in use by process {error.filename}; wait for it, or pass another "
                 "--out"
             ) from error
+        if new:
+            self._created.append(lock)
 
     def _clear(self) -> None:
         for folder in (self.model, self.tracker):
             shutil.rmtree(folder, ignore_errors=True)
         for entry in self.path.iterdir():
-            if entry.is_file() and entry.name != LOCK:
+            if entry.is_file() and entry.name not in (LOCK, SETTINGS):
                 entry.unlink()
+        # Last: without it, files of a run are those of somebody else.
+        (self.path / SETTINGS).unlink()
 
     def _remove_unfinished(self) -> None:
         remove_unfinished(self.path)
-        for leftover in self.model.glob(".saving-*"):
-            shutil.rmtree(leftover, ignore_errors=True)
-
-
-def differences(stored: TrainSettings, asked: TrainSettings) -> str:
-    """How the stored settings of a run differ from the requested ones."""
-    changed = [
-        f"{name} was {value!r}, now {getattr(asked, name)!r}"
-        for name, value in vars(stored).items()
-        if value != getattr(asked, name)
-    ]
-    return "; ".join(changed) + "; pass the same settings, or none"
+        remove_unfinished_saves(self.model)
+        for leftover in self.path.glob(OLD_TEMPORARY):
+            leftover.unlink(missing_ok=True)

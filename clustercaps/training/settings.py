@@ -4,7 +4,7 @@ Imports nothing heavy, so that `clustercaps train --help` is fast.
 """
 
 import dataclasses
-import json
+import math
 import types
 import typing
 from dataclasses import dataclass, field
@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from clustercaps.utils.errors import at_least, unknown
+from clustercaps.utils.json_files import is_finite, json_text, parse_object
 
 
 def setting(help: str, default: Any = dataclasses.MISSING) -> Any:
@@ -208,7 +209,7 @@ class TrainSettings:
 
     def to_json(self) -> str:
         """The settings as JSON text."""
-        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        return json_text(dataclasses.asdict(self), indent=2) + "\n"
 
 
 def resolve(model: str, data: str, recipe: str | None = None, **overrides: Any) -> TrainSettings:
@@ -263,8 +264,8 @@ MEANT_BEFORE: dict[str, dict[str, Any]] = {"capsnet_cifar10": {"same_padding": T
 
 def from_json(text: str, source: str) -> TrainSettings:
     """Settings from JSON text; `source` names it in errors."""
+    stored = parse_object(text, source)
     try:
-        stored = json.loads(text)
         if "step_decay" not in stored:
             meant = MEANT_BEFORE.get(stored["model"], {})
             stored["model_settings"] = {**meant, **stored.get("model_settings", {})}
@@ -284,3 +285,8 @@ def check_types(settings: TrainSettings) -> None:
             object.__setattr__(settings, each.name, float(value))
         elif type(value) is not expected:
             raise ValueError(f"{each.name} must be {expected.__name__}, got {value!r}")
+        elif expected is float and not math.isfinite(value):
+            raise ValueError(f"{each.name} must be a finite number, got {value}")
+    for name, value in settings.model_settings.items():
+        if not is_finite(value):
+            raise ValueError(f"{name} of the network must have finite values, got {value!r}")

@@ -5,6 +5,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from clustercaps.training.processes import resume_command
+
 
 class Stopped(Exception):
     """A run was stopped by a signal; its checkpoint is written.
@@ -14,13 +16,16 @@ class Stopped(Exception):
         folder: Run folder.
         epoch: Finished epochs.
         step: Finished steps of the current epoch.
+        data_dir: Folder of the data, if it was given.
     """
 
-    def __init__(self, number: int, folder: Path, epoch: int, step: int) -> None:
+    def __init__(
+        self, number: int, folder: Path, epoch: int, step: int, data_dir: str | None = None
+    ) -> None:
         self.exit_code = 128 + number
         super().__init__(
             f"stopped in epoch {epoch + 1} after step {step}; the checkpoint is written. Resume "
-            f"with: clustercaps train --resume --out {folder}"
+            f"with: {resume_command(folder, data_dir)}"
         )
 
 

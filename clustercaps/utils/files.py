@@ -1,16 +1,15 @@
-"""Atomic writes, JSON objects, file locks and cache folders.
+"""Atomic writes, file locks and cache folders.
 
 Imports nothing heavy: a CSV can be read and written without torch.
 """
 
-import json
 import os
 import secrets
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 UNFINISHED = ".unfinished"
 
@@ -23,12 +22,24 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     part = _temporary(path)
     try:
-        yield part
-        _sync(part)
-        os.replace(part, path)
-        _sync(path.parent)
+        with naming(path):
+            yield part
+            _sync(part)
+            os.replace(part, path)
+            _sync(path.parent)
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add `path` to errors of the operating system that name no file, such as a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -71,17 +82,6 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object from a file."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise ValueError(f"{path} is corrupt: expected a JSON object, got {type(content).__name__}")
-    return content
-
-
 def take_lock(path: Path, wait: bool = True) -> TextIO:
     """An exclusive lock that is held until the file is closed or the process ends.
 
@@ -94,18 +94,55 @@ def take_lock(path: Path, wait: bool = True) -> TextIO:
         import fcntl
     except ImportError as error:
         raise OSError(f"cannot lock {path}: locks need a Unix system") from error
-    lock = path.open("a+", encoding="utf-8")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except OSError as error:
-        lock.seek(0)
-        owner = lock.read().strip()
+    while True:
+        lock = path.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as error:
+            lock.seek(0)
+            owner = lock.read().strip()
+            lock.close()
+            raise BlockingIOError(error.errno, error.strerror, owner) from error
+        if _is_at(lock, path):
+            break
+        # Its owner has deleted the file in the meantime: another process may lock a new one.
         lock.close()
-        raise BlockingIOError(error.errno, error.strerror, owner) from error
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
+    # The id is only for messages: a full disk does not matter.
+    with suppress(OSError):
+        # Not buffered, which would fail again when the file is closed.
+        os.ftruncate(lock.fileno(), 0)
+        os.write(lock.fileno(), str(os.getpid()).encode())
     return lock
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[bool]:
+    """Wait until no other process writes to a folder, and keep others waiting meanwhile.
+
+    Yields False if the file system has no such locks (some network file systems).
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield _lock_whole(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _lock_whole(descriptor: int) -> bool:
+    try:
+        import fcntl
+
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _is_at(file: TextIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def home() -> Path:

@@ -1,10 +1,15 @@
 """The commands as a user types them, on a run that takes seconds."""
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 from clustercaps import data
 from clustercaps.cli import main
@@ -116,6 +121,60 @@ def test_a_network_made_for_28_pixels(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["train", "capsnet", *size, *larger]) == 0
     assert "this run has fashion-mnist-mini at 32x32" in capsys.readouterr().err
     assert RunFolder(tmp_path / "larger").result["children"] == 128
+
+
+def damaged(run: Path, out: Path, name: str, change: Callable[[Any], Any]) -> Path:
+    """A copy of the run in which one JSON file is changed."""
+    shutil.copytree(run, out)
+    content = json.loads((out / name).read_text())
+    (out / name).write_text(json.dumps(change(content)))
+    return out
+
+
+def test_names_and_numbers_of_a_run_are_checked(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shoe = tmp_path / "shoe.png"
+    Image.fromarray(data.load("fashion-mnist-mini", "test").pixels[9, 0].numpy()).save(shoe)
+    few = damaged(run, tmp_path / "few", "result.json", lambda r: {**r, "class_names": ["a"]})
+    none = damaged(run, tmp_path / "none", "result.json", lambda r: {**r, "class_names": 3})
+    deep = tmp_path / "deep"
+    shutil.copytree(run, deep)
+    (deep / "settings.json").write_text("[" * 100_000)
+    broken = tmp_path / "nan"
+    shutil.copytree(run, broken)
+    weights = load_file(broken / "model" / "model.safetensors")
+    weights["head.bias"][0] = float("nan")
+    save_file(weights, broken / "model" / "model.safetensors")
+    for out, complaint in [
+        (few, r"result.json names 1 classes, but the network in"),
+        (none, "result.json is corrupt: class_names must be a list of names"),
+        (deep, "settings.json is not valid JSON here: it is nested too deeply"),
+        (broken, "model.safetensors is damaged: head.bias contains NaN or infinity"),
+    ]:
+        assert main(["predict", str(out), str(shoe)]) == 2
+        err = capsys.readouterr().err
+        assert complaint in err
+        assert err.count("\n") == 1
+    (deep / "settings.json").write_text((run / "settings.json").read_text())
+    (deep / "metrics.jsonl").write_text('{"epoch": 1, "train_loss": NaN}\n')
+    assert main(["compare", str(deep), "--figure", str(tmp_path / "c.png")]) == 2
+    assert "metrics.jsonl, line 1, is not valid JSON: NaN" in capsys.readouterr().err
+
+
+def test_terminal_escapes_in_names_are_shown(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["\x1b[2J" + str(number) for number in range(10)]
+    out = damaged(run, tmp_path / "run", "result.json", lambda r: {**r, "class_names": names})
+    shoe = tmp_path / "\x1b[31mshoe.png"
+    Image.fromarray(data.load("fashion-mnist-mini", "test").pixels[9, 0].numpy()).save(shoe)
+    assert main(["predict", str(out), str(shoe)]) == 0
+    printed = capsys.readouterr().out
+    assert "\\x1b[2J" in printed
+    assert "\\x1b[31mshoe" in printed
+    assert main(["evaluate", str(out)]) == 2
+    assert "\x1b" not in printed + capsys.readouterr().err
 
 
 def test_compare(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 import pickle
 from pathlib import Path
 
@@ -72,6 +73,18 @@ def test_an_interrupted_save_leaves_the_old_model(
     assert {f.name: f.read_bytes() for f in saved.iterdir()} == before
 
 
+def test_saving_removes_what_a_killed_process_left(saved: Path) -> None:
+    (saved / ".saving-x").mkdir()
+    (saved / ".saving-x" / "model.safetensors").write_bytes(b"half")
+    cc.create_model("m1", in_chans=1, img_size=8).save_pretrained(saved)
+    names = sorted(path.name for path in saved.iterdir())
+    assert names == ["README.md", "config.json", "model.safetensors"]
+    modes = {path.stat().st_mode & 0o777 for path in saved.iterdir()}
+    umask = os.umask(0)
+    os.umask(umask)
+    assert modes == {0o666 & ~umask}
+
+
 def damage_weights(folder: Path) -> None:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
@@ -81,6 +94,12 @@ def drop_and_reshape(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     tensors["head.bias"] = torch.zeros(11)
     tensors["extra"] = tensors.pop("head.weight")
+    save_file(tensors, folder / "model.safetensors")
+
+
+def put_infinity(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    tensors["head.bias"][0] = float("inf")
     save_file(tensors, folder / "model.safetensors")
 
 
@@ -100,6 +119,7 @@ def change_config(**values: object) -> object:
     ("damage", "complaint"),
     [
         (damage_weights, r"model\.safetensors is corrupt"),
+        (put_infinity, r"model\.safetensors is damaged: head.bias contains NaN or infinity"),
         (put_pickle, r"model\.safetensors is corrupt or not a safetensors file"),
         (lambda f: (f / "model.safetensors").unlink(), r"model\.safetensors is missing"),
         (lambda f: (f / "config.json").unlink(), r"config\.json is missing"),

@@ -222,19 +222,3 @@ def test_random_kills_lose_nothing(tmp_path: Path) -> None:
         }
     assert not list(killed.rglob("*unfinished*"))
     assert not list(killed.rglob(".saving-*"))
-
-
-def test_two_processes_have_the_curve_of_one(tmp_path: Path) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    flags = ("--epochs", "2", "--lr", "0.01")
-    subprocess.run(command(one, *flags), check=True, capture_output=True)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    done = subprocess.run(
-        [*torchrun, *command(two, *flags)[1:]], capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
-    assert RunFolder(two).result["processes"] == 2
-    assert RunFolder(two).result["test_images"] == 2000
-    for ours, theirs in zip(RunFolder(two).metrics(), RunFolder(one).metrics(), strict=True):
-        assert ours["train_loss"] == pytest.approx(theirs["train_loss"], rel=1e-3)
-        assert ours["test_loss"] == pytest.approx(theirs["test_loss"], rel=1e-3)

@@ -1,12 +1,13 @@
 """Experiments: cells that are measured once per seed, and a table and figure of the results."""
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from clustercaps.utils.json_files import json_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,7 +77,7 @@ class Cell:
 
 def settings_hash(settings: Mapping[str, Any]) -> str:
     """Twelve hex digits that identify the settings, regardless of their order."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+    return hashlib.sha256(json_text(settings, sort_keys=True).encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)

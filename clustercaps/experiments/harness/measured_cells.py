@@ -1,6 +1,5 @@
 """Cells that measure a network on test images, after training or untrained."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +14,7 @@ from clustercaps.experiments.harness.training_cells import train_once, training
 from clustercaps.models import ImageClassifier, create_model
 from clustercaps.models.registry import most_children
 from clustercaps.training.settings import TrainSettings, resolve
+from clustercaps.utils.json_files import json_text
 
 Item = TypeVar("Item")
 
@@ -142,7 +142,7 @@ def _measure(look: Look, view: View, options: Mapping[str, Any], seed: int) -> R
     columns = look(view, options, torch.Generator().manual_seed(seed))
     # Lists are for the figure: the CSV stores them as JSON.
     return {
-        name: json.dumps(value) if isinstance(value, list | dict) else value
+        name: json_text(value) if isinstance(value, list | dict) else value
         for name, value in columns.items()
     }
 

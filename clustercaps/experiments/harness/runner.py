@@ -1,6 +1,5 @@
 """Measure the cells of an experiment: skip finished cells, resume interrupted ones."""
 
-import json
 import os
 import shlex
 import sys
@@ -18,6 +17,7 @@ from clustercaps.experiments.harness.markdown import fragment
 from clustercaps.experiments.harness.store import Store, key
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.files import write_atomically
+from clustercaps.utils.json_files import json_text
 from clustercaps.utils.machine import machine
 from clustercaps.utils.plotting import save
 
@@ -122,7 +122,7 @@ def measure(cell: Cell, seed: int, request: Request, store: Store) -> None:
     folder = request.out / "runs" / request.path.stem / cell.id / f"seed-{seed}"
     workspace = Workspace(folder, request.data_dir, request.workers, request.fresh)
     measured = cell.measure(seed, workspace)
-    settings = json.dumps(cell.settings, sort_keys=True)
+    settings = json_text(cell.settings, sort_keys=True)
     row = {
         **{"cell": cell.id, "seed": seed},
         **machine(),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clustercaps.data.errors import DataError
 from clustercaps.utils.files import write_together
+from clustercaps.utils.paths import check_input
 
 Say = Callable[[str], None]
 """Called with messages for the user."""
@@ -27,8 +28,9 @@ def reason(error: OSError) -> str:
 
 
 def read_file(path: Path) -> bytes:
-    """Read a file."""
+    """Read a regular file; pipes and devices, which may never end, are refused."""
     try:
+        check_input(path)
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot read file ({reason(error)})") from error

@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 from clustercaps.data.catalogue import STREAMED, is_streamed
 from clustercaps.data.errors import DataError, need
 from clustercaps.data.files import reason
+from clustercaps.data.image_files import read_image
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.files import data_folder
 from clustercaps.utils.progress import progress
@@ -107,18 +108,6 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         if mirrored:
             pixels = pixels.flip(-1)
         return pixels.contiguous(), int(self.labels[index])
-
-
-def read_image(path: Path, size: int) -> Tensor:
-    """Read an image file of any size and colour mode as uint8 [3, size, size]."""
-    image_module = need("PIL.Image", "read image files")
-    try:
-        with image_module.open(path) as image:
-            square = image.convert("RGB").resize((size, size), image_module.Resampling.BILINEAR)
-    # Pillow raises many types of exceptions for a corrupt file.
-    except Exception as error:
-        raise DataError(f"{path}: not a readable image ({error})") from error
-    return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
 
 def open_folder(

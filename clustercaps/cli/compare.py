@@ -19,8 +19,10 @@ def run(arguments: argparse.Namespace) -> None:
     """Print the table and draw the curves."""
     from clustercaps.training.figures import learning_curves
     from clustercaps.training.run_folder import RunFolder
+    from clustercaps.utils.paths import output_path
     from clustercaps.utils.tables import text_table
 
+    output_path(arguments.figure)
     rows, curves = [], {}
     for path in arguments.runs:
         folder = RunFolder(path)

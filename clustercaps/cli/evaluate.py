@@ -39,10 +39,17 @@ def run(arguments: argparse.Namespace) -> None:
     """Test and report."""
     from clustercaps.training.figures import confusion_figure
     from clustercaps.training.finished import Trained
+    from clustercaps.utils.paths import output_path
     from clustercaps.utils.tables import text_table
 
     trained = Trained.open(arguments.run_name, arguments.device)
     name = arguments.data or trained.settings.data
+    safe_name = name.replace("/", "_").replace(":", "_")
+    run = Path(arguments.run_name)
+    # Figures do not go next to packaged weights.
+    place = run if run.is_dir() else Path(arguments.run_name.replace(":", "-"))
+    figure = arguments.figure or place / f"confusion-{safe_name}-{arguments.split}.png"
+    output_path(figure)
     score = trained.score(trained.open_images(name, arguments.split, arguments.data_dir))
     print(
         f"{trained.settings.model} from {arguments.run_name} on {name} {arguments.split}: error "
@@ -60,10 +67,4 @@ def run(arguments: argparse.Namespace) -> None:
         share = f"{100 * wrong / total:.2f}" if total else "-"
         rows.append([class_name, f"{total:,}", f"{wrong:,}", share, taken])
     print(text_table(["class", "images", "errors", "error %", "most often confused with"], rows))
-    safe_name = name.replace("/", "_").replace(":", "_")
-    run = Path(arguments.run_name)
-    # Figures do not go next to packaged weights.
-    place = run if run.is_dir() else Path(arguments.run_name.replace(":", "-"))
-    default = place / f"confusion-{safe_name}-{arguments.split}.png"
-    path = confusion_figure(score, trained.class_names, arguments.figure or default)
-    print(f"\n{path}")
+    print(f"\n{confusion_figure(score, trained.class_names, figure)}")

@@ -3,13 +3,16 @@
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
+from clustercaps.models.arguments import check_arguments
 from clustercaps.utils.files import read_json
 
 Model = TypeVar("Model", bound="Pretrained")
@@ -104,12 +107,14 @@ class Pretrained(
         """
         folder = Path(pretrained_model_name_or_path)
         if folder.is_dir():
-            saved_as = read_config(folder).get("architecture", cls.__name__)
+            config = read_config(folder)
+            saved_as = config.pop("architecture", cls.__name__)
             if saved_as != cls.__name__:
                 raise ValueError(
                     f"{folder / CONFIG_FILE} describes a {saved_as}, not a {cls.__name__}; "
                     "use clustercaps.from_pretrained(folder), which selects the class"
                 )
+            check_arguments(cls, config, str(folder / CONFIG_FILE))
         elif folder.exists() or folder.is_absolute():
             raise FileNotFoundError(
                 f"{folder} is not a folder; pass the folder that save_pretrained wrote"
@@ -144,9 +149,14 @@ class Pretrained(
                     token=token,
                 )
             )
+        # Without memory first: wrong settings may ask for more than there is.
+        with torch.device("meta"):
+            outline = cls(**settings)
+        assert isinstance(outline, nn.Module)
+        saved = read_weights(weights, outline)
         model = cls(**settings)
         assert isinstance(model, nn.Module)
-        load_weights(model, weights)
+        model.load_state_dict(saved)
         model.to(map_location).eval()
         return model
 
@@ -159,8 +169,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     return read_json(path)
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Copy the tensors of a safetensors file into a model; lists all mismatches in the error."""
+def read_weights(path: Path, model: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; lists all that do not match a model in the error."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; pass the folder that save_pretrained wrote")
     try:
@@ -173,14 +183,21 @@ def load_weights(model: nn.Module, path: Path) -> None:
     wanted = model.state_dict()
     problems = [f"{name} is missing" for name in wanted if name not in saved]
     problems += [f"{name} is not part of the network" for name in saved if name not in wanted]
-    problems += [
-        f"{name} has shape {tuple(saved[name].shape)}, the network expects {tuple(tensor.shape)}"
-        for name, tensor in wanted.items()
-        if name in saved and saved[name].shape != tensor.shape
-    ]
+    for name, tensor in wanted.items():
+        problems += [f"{name} {why}" for why in differences(saved.get(name, tensor), tensor)]
     if problems:
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise ValueError(
             f"{path} does not match this {type(model).__name__}: {'; '.join(problems[:5])}{more}"
         )
-    model.load_state_dict(saved)
+    return saved
+
+
+def differences(saved: Tensor, wanted: Tensor) -> Iterator[str]:
+    """Why a saved tensor cannot take the place of a network's."""
+    if saved.shape != wanted.shape:
+        yield f"has shape {tuple(saved.shape)}, the network expects {tuple(wanted.shape)}"
+    if saved.is_floating_point() != wanted.is_floating_point():
+        yield f"holds {saved.dtype}, the network expects {wanted.dtype}"
+    elif saved is not wanted and saved.is_floating_point() and not saved.isfinite().all():
+        yield "holds values that are not finite"

@@ -4,6 +4,7 @@ Opening a FIFO waits for a writer, a device may never end, and replacing a devic
 the machine for everybody.
 """
 
+import os
 import stat
 from pathlib import Path
 
@@ -37,13 +38,19 @@ def check_input(path: Path) -> None:
 def output_path(path: Path) -> Path:
     """The file to write for an output path; raises an error unless that is a file or nothing.
 
-    Links are followed, so that the link stays and the file it leads to is replaced.
+    Links are followed, so that the link stays and the file it leads to is replaced. Folders that do
+    not exist yet are fine: they can be created.
     """
     kind = kind_of(path)
     if kind not in ("", "a file"):
         raise OSError(f"cannot write {path}: it is {kind}; pass the path of a file")
-    if not path.is_symlink():
-        return path
-    if not kind:
-        raise OSError(f"cannot write {path}: it is a link that leads to no file; remove it")
-    return path.resolve()
+    if path.is_symlink():
+        if not kind:
+            raise OSError(f"cannot write {path}: it is a link that leads to no file; remove it")
+        path = path.resolve()
+    parent = next(parent for parent in path.absolute().parents if kind_of(parent))
+    if kind_of(parent) != "a folder":
+        raise OSError(f"cannot write {path}: {parent} is {kind_of(parent)}, not a folder")
+    if not os.access(parent, os.W_OK):
+        raise OSError(f"cannot write {path}: no permission to write in {parent}")
+    return path

@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -35,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     A mistake of this package prints one line, too, and returns 1.
     """
     arguments = build_parser().parse_args(argv)
+    # Remarks on oddities of image files; what cannot be read is an error.
+    warnings.filterwarnings("ignore", module=r"PIL\b")
     try:
         return arguments.run(arguments) or 0
     except KeyboardInterrupt:

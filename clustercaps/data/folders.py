@@ -2,6 +2,8 @@
 
 import os
 import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -108,6 +110,29 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         if mirrored:
             pixels = pixels.flip(-1)
         return pixels.contiguous(), int(self.labels[index])
+
+
+def unreadable(folder: FolderImages) -> Iterator[DataError]:
+    """Decode every image of a folder, on all cores; yields the error of each that is broken."""
+
+    def attempt(index: int) -> DataError | None:
+        try:
+            read_image(folder.path(index), 1)
+        except DataError as error:
+            return error
+        return None
+
+    # Threads are enough: Pillow decodes without the lock of the interpreter.
+    with (
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+        progress(f"{folder.folder}: decoding", len(folder), " images") as bar,
+    ):
+        for start in range(0, len(folder), 1000):
+            part = range(start, min(start + 1000, len(folder)))
+            for error in pool.map(attempt, part):
+                bar.update(1)
+                if error is not None:
+                    yield error
 
 
 def open_folder(

@@ -7,6 +7,7 @@
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
 # make test-triton     check the Triton kernel without a GPU, in an environment of its own
 # make test-asan       run the C++ kernel's tests under the address sanitizer
+# make fuzz            damage 5,000 files, archives and command lines; some minutes
 # make soak            kill a training run 100 times and compare the outcome
 # make clean           remove both environments and the caches of the tools
 
@@ -17,7 +18,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(if $(CONSTRA
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo test test-docs coverage lint format test-registry test-triton test-asan soak clean
+.PHONY: help demo test test-docs coverage lint format test-registry test-triton test-asan soak fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -49,6 +50,9 @@ test-asan: .venv/.ok
 
 test-registry: .venv/.ok
 	$(PY) -m pytest -m registry
+
+fuzz: .venv/.ok
+	$(PY) tests/fuzz/run.py --mutants 5000 --out results/fuzz.json
 
 soak: .venv/.ok
 	$(PY) tests/training/soak.py --kills 100

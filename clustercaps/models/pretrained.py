@@ -150,8 +150,12 @@ class Pretrained(
                 )
             )
         # Without memory first: wrong settings may ask for more than there is.
-        with torch.device("meta"):
-            outline = cls(**settings)
+        try:
+            with torch.device("meta"):
+                outline = cls(**settings)
+        except (ValueError, KeyError) as error:
+            why = error.args[0] if error.args else error
+            raise ValueError(f"{weights.with_name(CONFIG_FILE)}: {why}") from error
         assert isinstance(outline, nn.Module)
         saved = read_weights(weights, outline)
         model = cls(**settings)

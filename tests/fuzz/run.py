@@ -20,7 +20,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parent.parent), str(HERE.parent.parent.parent)]
-SECONDS = 60
+SECONDS = 30
 # Address space of a worker: a mutant must not take the memory of the machine.
 MEMORY = 12 << 30
 
@@ -67,7 +67,8 @@ class Worker:
                 env={**os.environ, "CLUSTERCAPS_BACKEND": "reference"},
             )
         process = self._process
-        assert process.stdin and process.stdout
+        assert process.stdin is not None
+        assert process.stdout is not None
         process.stdin.write(json.dumps(task) + "\n")
         process.stdin.flush()
         ready, _, _ = select.select([process.stdout], [], [], SECONDS)

@@ -153,7 +153,8 @@ class Pretrained(
         try:
             with torch.device("meta"):
                 outline = cls(**settings)
-        except (ValueError, KeyError) as error:
+        # RuntimeError: sizes whose product overflows.
+        except (ValueError, KeyError, RuntimeError) as error:
             why = error.args[0] if error.args else error
             raise ValueError(f"{weights.with_name(CONFIG_FILE)}: {why}") from error
         assert isinstance(outline, nn.Module)

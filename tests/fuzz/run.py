@@ -41,6 +41,7 @@ def worker() -> None:
     os.environ["CLUSTERCAPS_DATA"] = str(bench.folder / "cache")
     stay_small()
     try:
+        print("ready", file=answers, flush=True)
         for line in sys.stdin:
             seed, number, name = json.loads(line)
             outcome = bench.attempt(name, seed, number)
@@ -55,6 +56,7 @@ class Worker:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
+        self._ready = False
 
     def run(self, task: tuple[int, int, str]) -> tuple[str, str]:
         if self._process is None:
@@ -62,13 +64,17 @@ class Worker:
                 [sys.executable, str(HERE), "--worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=None if "FUZZ_STDERR" in os.environ else subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
                 text=True,
                 env={**os.environ, "CLUSTERCAPS_BACKEND": "reference"},
             )
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
+        # Imports take long on a busy machine, and are no part of a mutant's time.
+        if not self._ready:
+            self._ready = process.stdout.readline() == "ready\n"
+            assert self._ready, "the worker does not start"
         process.stdin.write(json.dumps(task) + "\n")
         process.stdin.flush()
         ready, _, _ = select.select([process.stdout], [], [], SECONDS)
@@ -85,7 +91,7 @@ class Worker:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process = None
+            self._process, self._ready = None, False
 
 
 def tasks(mutants: int, seed: int, only: str | None) -> list[tuple[int, int, str]]:

@@ -30,6 +30,7 @@ def worker() -> None:
     import resource
 
     import torch
+
     from fuzz.attempt import Bench
     from fuzz.commands import stay_small
 
@@ -121,9 +122,8 @@ def main() -> int:
     if arguments.worker:
         worker()
         return 0
-    from fuzz.attempt import BAD, GOOD
-
     from clustercaps.utils.machine import machine
+    from fuzz.attempt import BAD, GOOD
 
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     failures: list[dict[str, object]] = []

@@ -79,7 +79,7 @@ def stay_small() -> None:
     for name, published in list(PUBLISHED.items()):
         PUBLISHED[name] = type(published)(**{**vars(published), "addresses": ()})
     REGISTRIES.clear()
-    sources.render_into = refuse  # type: ignore[assignment]
+    vars(sources)["render_into"] = refuse
     clustercaps.training.train = build  # type: ignore[assignment]
     clustercaps.training.train_seeds = build  # type: ignore[assignment]
     clustercaps.bench.models.run = lambda _: sys.exit(0)  # type: ignore[assignment]

@@ -60,8 +60,7 @@ def load(
     if "size" in matched.values():
         check_views(split, pixels, labels, extra, source)
     meta: dict[str, Any] = {
-        "name": name,
-        "split": split,
+        **{"name": name, "split": split},
         "class_names": known.class_names,
         "num_classes": known.num_classes,
         "source": source,
@@ -69,9 +68,8 @@ def load(
     }
     meta |= {key: torch.from_numpy(value.astype(np.int64)) for key, value in extra.items()}
     # A copy, because the arrays are views of immutable bytes.
-    return Images(
-        torch.from_numpy(np.array(pixels)), torch.from_numpy(labels.astype(np.int64)), meta
-    )
+    copy = torch.from_numpy(np.array(pixels))
+    return Images(copy, torch.from_numpy(labels.astype(np.int64)), meta)
 
 
 def _idx(files: list[Content]) -> Decoded:

@@ -7,6 +7,7 @@
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
 # make test-triton     check the Triton kernel without a GPU, in an environment of its own
 # make test-asan       run the C++ kernel's tests and 2,000 random calls under the address sanitizer
+# make fuzz            damage 5,000 files, archives and command lines; some minutes
 # make soak            kill a training run 200 times, and one on two processes 30 times; hours
 # make test-nodes      train on two nodes, cut one of them off, resume; needs root and iproute2
 # make clean           remove both environments and the caches of the tools
@@ -18,7 +19,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(if $(CONSTRA
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo test test-docs coverage lint format test-registry test-triton test-asan soak test-nodes clean
+.PHONY: help demo test test-docs coverage lint format test-registry test-triton test-asan fuzz soak test-nodes clean
 .DEFAULT_GOAL := help
 
 help:
@@ -52,6 +53,9 @@ test-asan: .venv/.ok
 
 test-registry: .venv/.ok
 	$(PY) -m pytest -m registry
+
+fuzz: .venv/.ok
+	$(PY) tests/fuzz/run.py --mutants 5000 --out results/fuzz.json
 
 soak: .venv/.ok
 	$(PY) tests/training/soak.py --kills 200 --kills-of-two 30

@@ -7,8 +7,11 @@ imports wait until a command runs.
 import argparse
 import os
 import sys
+import traceback
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 from clustercaps import __version__
 
@@ -28,8 +31,13 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; bad input prints one line to stderr and returns exit code 2."""
+    """Run one command; bad input prints one line to stderr and returns exit code 2.
+
+    A mistake of this package prints one line, too, and returns 1.
+    """
     arguments = build_parser().parse_args(argv)
+    # Remarks on oddities of image files; what cannot be read is an error.
+    warnings.filterwarnings("ignore", module=r"PIL\b")
     try:
         return arguments.run(arguments) or 0
     except KeyboardInterrupt:
@@ -38,13 +46,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output (head, less) has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (ValueError, KeyError, OSError, ImportError) as error:
+    except Exception as error:
         if os.environ.get("CLUSTERCAPS_TRACEBACK"):
             raise
-        # str() of a KeyError is the repr of its message.
-        message = error.args[0] if isinstance(error, KeyError) and error.args else error
-        print(f"clustercaps: error: {message}", file=sys.stderr)
-        return 2
+        line, code = explain(error)
+        print(f"clustercaps: {line}", file=sys.stderr)
+        return code
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """What to print for an error, and the exit code: 2 for bad input, 1 for our mistakes."""
+    message = str(error)
+    if isinstance(error, MemoryError) or "can't allocate memory" in message:
+        return "error: not enough memory; use a smaller network, batch or dataset", 2
+    if isinstance(error, KeyError):
+        # str() of a KeyError is the repr of its message. A key alone is no message: a dictionary
+        # was asked for something that it does not have.
+        message = str(error.args[0]) if error.args and " " in str(error.args[0]) else ""
+    if isinstance(error, ValueError | KeyError | OSError | ImportError) and message:
+        return f"error: {message}", 2
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    said = (str(error).strip().splitlines() or ["no message"])[0][:200]
+    return (
+        f"unexpected error: {type(error).__name__}: {said} ({Path(place.filename).name}, line "
+        f"{place.lineno}). This is a mistake in clustercaps: set CLUSTERCAPS_TRACEBACK=1 to see "
+        "the traceback, and report it with the command"
+    ), 1
 
 
 def build_parser() -> argparse.ArgumentParser:

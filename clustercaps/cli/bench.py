@@ -96,6 +96,7 @@ def run(arguments: argparse.Namespace) -> None:
     from clustercaps.bench.cases import PAPER_MODELS, Options
     from clustercaps.models import list_models
     from clustercaps.utils.errors import at_least, unknown
+    from clustercaps.utils.paths import output_path
 
     refuse_unused(arguments)
     known = list_models() if arguments.word == "peers" else PAPER_MODELS
@@ -120,8 +121,11 @@ def run(arguments: argparse.Namespace) -> None:
         at_least("--threads", arguments.threads, 1)
         torch.set_num_threads(arguments.threads)
     file = OUT.get(arguments.word, f"bench-{arguments.word}.csv")
+    out = arguments.out or Path("results") / (AGAINST_OUT if arguments.against else file)
+    output_path(out)
+    output_path(out.with_suffix(".png"))
     options = Options(
-        out=arguments.out or Path("results") / (AGAINST_OUT if arguments.against else file),
+        out=out,
         models=chosen,
         compiled=arguments.compiled,
         official=arguments.official,

@@ -22,8 +22,10 @@ def run(arguments: argparse.Namespace) -> None:
     with silent_interrupts():
         from clustercaps.training.figures import learning_curves
         from clustercaps.training.run_folder import RunFolder
+    from clustercaps.utils.paths import output_path
     from clustercaps.utils.tables import printable, text_table
 
+    output_path(arguments.figure)
     rows, curves = [], {}
     for path in arguments.runs:
         folder = RunFolder(path)

@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run the action and print its result."""
     from clustercaps.data import inspection
+    from clustercaps.utils.paths import output_path
 
     if arguments.action == "list":
         print(inspection.list_sets())
@@ -38,4 +39,5 @@ def run(arguments: argparse.Namespace) -> None:
     elif arguments.action == "check":
         print(inspection.check(arguments.name, arguments.data_dir))
     else:
+        output_path(arguments.out)
         print(inspection.show(arguments.name, arguments.out, arguments.split, arguments.data_dir))

@@ -42,10 +42,17 @@ def run(arguments: argparse.Namespace) -> None:
     with silent_interrupts():
         from clustercaps.training.figures import confusion_figure
         from clustercaps.training.finished import Trained
+    from clustercaps.utils.paths import output_path
     from clustercaps.utils.tables import printable, text_table
 
     trained = Trained.open(arguments.run_name, arguments.device)
     name = arguments.data or trained.settings.data
+    safe_name = name.replace("/", "_").replace(":", "_")
+    run = Path(arguments.run_name)
+    # Figures do not go next to packaged weights.
+    place = run if run.is_dir() else Path(arguments.run_name.replace(":", "-"))
+    figure = arguments.figure or place / f"confusion-{safe_name}-{arguments.split}.png"
+    output_path(figure)
     score = trained.score(trained.open_images(name, arguments.split, arguments.data_dir))
     print(
         f"{trained.settings.model} from {printable(arguments.run_name)} on {printable(name)} "
@@ -64,10 +71,5 @@ def run(arguments: argparse.Namespace) -> None:
         share = f"{100 * wrong / total:.2f}" if total else "-"
         rows.append([class_name, f"{total:,}", f"{wrong:,}", share, taken])
     print(text_table(["class", "images", "errors", "error %", "most often confused with"], rows))
-    safe_name = name.replace("/", "_").replace(":", "_")
-    run = Path(arguments.run_name)
-    # Figures do not go next to packaged weights.
-    place = run if run.is_dir() else Path(arguments.run_name.replace(":", "-"))
-    default = place / f"confusion-{safe_name}-{arguments.split}.png"
-    path = confusion_figure(score, trained.class_names, arguments.figure or default)
+    path = confusion_figure(score, trained.class_names, figure)
     print(f"\n{printable(str(path))}")

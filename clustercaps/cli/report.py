@@ -26,11 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Write the page."""
     from clustercaps.experiments.harness.page import write
+    from clustercaps.utils.paths import output_path
 
     if not arguments.results.is_dir():
         raise ValueError(
             f"{arguments.results} is not a folder; run `clustercaps reproduce` first, or pass "
             "--results"
         )
+    output_path(arguments.page)
     write(arguments.results, arguments.page)
     print(arguments.page)

@@ -9,7 +9,8 @@ from clustercaps.data.augment import Augment
 from clustercaps.data.catalogue import SETS, SetInfo, info, is_streamed
 from clustercaps.data.datasets import load
 from clustercaps.data.errors import DataError
-from clustercaps.data.folders import FolderImages, open_folder, read_image
+from clustercaps.data.folders import FolderImages, open_folder
+from clustercaps.data.image_files import read_image
 from clustercaps.data.images import Images
 from clustercaps.data.prepare import Prepare
 from clustercaps.data.split import validation_split, viewpoint_split

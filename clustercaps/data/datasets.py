@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from clustercaps.data.catalogue import SetInfo, info, is_streamed
 from clustercaps.data.errors import DataError
 from clustercaps.data.files import Say, to_stderr
-from clustercaps.data.formats import read_cifar, read_idx, read_norb, read_svhn
+from clustercaps.data.formats import read_cifar, read_idx, read_svhn
 from clustercaps.data.images import Images
-from clustercaps.data.mini import read_mini
+from clustercaps.data.mini import MINI_FILE, read_mini
+from clustercaps.data.norb import Decoded, check_views, decode_norb
 from clustercaps.data.sources import Content, obtain
 
 SPLITS = ("train", "test")
-_Arrays = tuple[NDArray[Any], NDArray[Any]]
-_Decoded = tuple[_Arrays, dict[str, NDArray[Any]]]
 
 
 def load(
@@ -52,69 +51,50 @@ def load(
     extra: dict[str, NDArray[Any]] = {}
     if name == "fashion-mnist-mini":
         (pixels, labels), source = read_mini(split), "embedded"
+        matched = {MINI_FILE.name: "checksum"}
     else:
         files, source = obtain(name, split, data_dir, verify, say, fetch)
         (pixels, labels), extra = _DECODERS[name](files)
+        matched = {file.path.name: file.matched for file in files}
     _check(known, split, pixels, labels, source, verify)
+    if "size" in matched.values():
+        check_views(split, pixels, labels, extra, source)
     meta: dict[str, Any] = {
-        "name": name,
-        "split": split,
+        **{"name": name, "split": split},
         "class_names": known.class_names,
         "num_classes": known.num_classes,
         "source": source,
+        "matched": matched,
     }
     meta |= {key: torch.from_numpy(value.astype(np.int64)) for key, value in extra.items()}
     # A copy, because the arrays are views of immutable bytes.
-    return Images(
-        torch.from_numpy(np.array(pixels)), torch.from_numpy(labels.astype(np.int64)), meta
-    )
+    copy = torch.from_numpy(np.array(pixels))
+    return Images(copy, torch.from_numpy(labels.astype(np.int64)), meta)
 
 
-def _idx(files: list[Content]) -> _Decoded:
+def _idx(files: list[Content]) -> Decoded:
     images, labels = files
     pixels = read_idx(images.data, images.path, 3)[:, None]
     return (pixels, read_idx(labels.data, labels.path, 1)), {}
 
 
-def _cifar(files: list[Content]) -> _Decoded:
+def _cifar(files: list[Content]) -> Decoded:
     batches = [read_cifar(file.data, file.path) for file in files]
     pixels, labels = (np.concatenate(parts) for parts in zip(*batches, strict=True))
     return (pixels, labels), {}
 
 
-def _svhn(files: list[Content]) -> _Decoded:
+def _svhn(files: list[Content]) -> Decoded:
     return read_svhn(files[0].data, files[0].path), {}
 
 
-# Columns of the info matrix: name and largest code.
-_NORB_COLUMNS = (("instance", 9), ("elevation", 8), ("azimuth", 34), ("lighting", 5))
-
-
-def _norb(files: list[Content]) -> _Decoded:
-    dat, cat, inf = files
-    pixels = read_norb(dat.data, dat.path, 4, "uint8")
-    labels = read_norb(cat.data, cat.path, 1, "int32")
-    table = read_norb(inf.data, inf.path, 2, "int32")
-    if table.shape != (len(pixels), 4):
-        raise DataError(f"{inf.path}: shape {table.shape}, expected ({len(pixels)}, 4)")
-    columns = {}
-    for column, (key, largest) in enumerate(_NORB_COLUMNS):
-        codes: NDArray[Any] = table[:, column]
-        if len(codes) and not (codes.min() >= 0 and codes.max() <= largest):
-            raise DataError(
-                f"{inf.path}: {key} codes {codes.min()} to {codes.max()}, expected 0 to {largest}"
-            )
-        columns[key] = codes
-    return (pixels, labels), columns
-
-
-_DECODERS: dict[str, Callable[[list[Content]], _Decoded]] = {
+_DECODERS: dict[str, Callable[[list[Content]], Decoded]] = {
     "mnist": _idx,
     "fashion-mnist": _idx,
     "cifar10": _cifar,
     "svhn": _svhn,
-    "smallnorb": _norb,
-    "rendered-norb": _norb,
+    "smallnorb": decode_norb,
+    "rendered-norb": decode_norb,
 }
 
 

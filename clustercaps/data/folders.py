@@ -2,6 +2,8 @@
 
 import os
 import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ from torch.utils.data import Dataset
 from clustercaps.data.catalogue import STREAMED, is_streamed
 from clustercaps.data.errors import DataError, need
 from clustercaps.data.files import reason
+from clustercaps.data.image_files import read_image
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.files import data_folder
 from clustercaps.utils.progress import progress
@@ -113,16 +116,27 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         return pixels.contiguous(), int(self.labels[index])
 
 
-def read_image(path: Path, size: int) -> Tensor:
-    """Read an image file of any size and colour mode as uint8 [3, size, size]."""
-    image_module = need("PIL.Image", "read image files")
-    try:
-        with image_module.open(path) as image:
-            square = image.convert("RGB").resize((size, size), image_module.Resampling.BILINEAR)
-    # Pillow raises many types of exceptions for a corrupt file.
-    except Exception as error:
-        raise DataError(f"{path}: not a readable image ({error})") from error
-    return torch.from_numpy(np.array(square)).permute(2, 0, 1)
+def unreadable(folder: FolderImages) -> Iterator[DataError]:
+    """Decode every image of a folder, on all cores; yields the error of each that is broken."""
+
+    def attempt(index: int) -> DataError | None:
+        try:
+            read_image(folder.path(index), 1)
+        except DataError as error:
+            return error
+        return None
+
+    # Threads are enough: Pillow decodes without the lock of the interpreter.
+    with (
+        ThreadPoolExecutor(os.cpu_count()) as pool,
+        progress(f"{folder.folder}: decoding", len(folder), " images") as bar,
+    ):
+        for start in range(0, len(folder), 1000):
+            part = range(start, min(start + 1000, len(folder)))
+            for error in pool.map(attempt, part):
+                bar.update(1)
+                if error is not None:
+                    yield error
 
 
 def open_folder(

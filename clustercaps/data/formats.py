@@ -5,7 +5,6 @@ that are views of these bytes. Every error is one line that starts with the name
 """
 
 import struct
-from io import BytesIO
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clustercaps.data.errors import DataError, need
+from clustercaps.data.errors import DataError
+from clustercaps.data.mat5 import read_arrays
 
 Name = Path | str
 
@@ -107,12 +107,10 @@ def read_svhn(data: bytes, name: Name) -> tuple[NDArray[np.uint8], NDArray[np.ui
     Returns:
         pixels [N, 3, 32, 32] and labels [N], 0 to 9.
     """
-    loadmat = need("scipy.io", "read the MATLAB files of SVHN").loadmat
     try:
-        content = loadmat(BytesIO(data), variable_names=["X", "y"])
-    # scipy raises many types of exceptions for a corrupt file.
-    except Exception as error:
-        raise DataError(f"{name}: not a readable MATLAB file ({_first_line(error)})") from error
+        content = read_arrays(data)
+    except ValueError as error:
+        raise DataError(f"{name}: not a readable MATLAB file ({error})") from error
     missing = {"X", "y"} - content.keys()
     if missing:
         raise DataError(f"{name}: no variable {', '.join(sorted(missing))}; SVHN has X and y")
@@ -174,7 +172,3 @@ def write_norb(array: NDArray[Any]) -> bytes:
 def _uint8(array: NDArray[Any]) -> None:
     if array.dtype != np.uint8:
         raise ValueError(f"pixels and labels must be uint8, got {array.dtype}")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]

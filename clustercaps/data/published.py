@@ -18,6 +18,7 @@ class File:
         download_digest: checksum of that download.
         unpacked: name of the decompressed file, for files whose published checksum is that of the
             compressed one; nothing is published for the decompressed bytes.
+        unpacked_size: number of decompressed bytes, which follows from counts and shape.
     """
 
     name: str
@@ -27,6 +28,12 @@ class File:
     download: str | None = None
     download_digest: str | None = None
     unpacked: str | None = None
+    unpacked_size: int | None = None
+
+    @property
+    def content_size(self) -> int:
+        """Number of bytes of the decompressed content."""
+        return self.size if self.unpacked_size is None else self.unpacked_size
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -34,14 +41,26 @@ class File:
         return (self.name, *self.aliases, *([self.unpacked] if self.unpacked else []))
 
 
+Files = tuple[File, ...]
+
+
 @dataclass(frozen=True)
 class Archive:
-    """An official archive with all files of a dataset."""
+    """An official archive with all files of a dataset.
+
+    Args:
+        name: its name.
+        size: published number of bytes.
+        digest: published checksum.
+        folder: the folder of the files in it.
+        unpacked: bytes of all files in it.
+    """
 
     name: str
     size: int
     digest: str
     folder: str
+    unpacked: int
 
 
 @dataclass(frozen=True)
@@ -56,18 +75,18 @@ class Published:
         archive: the archive at these URLs, if the files are not separate.
     """
 
-    train: tuple[File, ...]
-    test: tuple[File, ...]
+    train: Files
+    test: Files
     folders: tuple[str, ...]
     addresses: tuple[str, ...]
     archive: Archive | None = None
 
     @property
-    def files(self) -> tuple[File, ...]:
+    def files(self) -> Files:
         """Files of both splits."""
         return self.train + self.test
 
-    def split(self, split: str) -> tuple[File, ...]:
+    def split(self, split: str) -> Files:
         """Files of one split."""
         return self.train if split == "train" else self.test
 
@@ -79,46 +98,44 @@ def _idx(name: str, size: int, md5: str, zipped_md5: str) -> File:
     return File(name, size, f"md5:{md5}", aliases, f"{name}.gz", f"md5:{zipped_md5}")
 
 
+def _matrix_size(sizes: tuple[int, ...], item: int) -> int:
+    """Number of bytes of a NORB matrix; it has at least three sizes in its header."""
+    return 8 + 4 * max(3, len(sizes)) + prod(sizes) * item
+
+
+# Sizes and bytes per item of the three matrices of a split.
+_NORB_PARTS = {"dat": ((24_300, 2, 96, 96), 1), "cat": ((24_300,), 4), "info": ((24_300, 4), 4)}
+
+
 def _norb(name: str, size: int, sha256: str) -> File:
     stem = f"smallnorb-5x{name}.mat"
-    return File(f"{stem}.gz", size, f"sha256:{sha256}", unpacked=stem)
+    unpacked = _matrix_size(*_NORB_PARTS[name.rpartition("-")[2]])
+    return File(f"{stem}.gz", size, f"sha256:{sha256}", unpacked=stem, unpacked_size=unpacked)
 
 
 def _cifar(name: str, md5: str) -> File:
     return File(name, 30_730_000, f"md5:{md5}")
 
 
-_TRAIN_IMAGES, _TRAIN_LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
-_TEST_IMAGES, _TEST_LABELS = "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"
+def _idx_split(stem: str, count: int, images: tuple[str, str], labels: tuple[str, str]) -> Files:
+    return (
+        _idx(f"{stem}-images-idx3-ubyte", 16 + 28 * 28 * count, *images),
+        _idx(f"{stem}-labels-idx1-ubyte", 8 + count, *labels),
+    )
+
 
 MNIST = Published(
-    train=(
-        _idx(
-            _TRAIN_IMAGES,
-            47_040_016,
-            "6bbc9ace898e44ae57da46a324031adb",
-            "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        ),
-        _idx(
-            _TRAIN_LABELS,
-            60_008,
-            "a25bea736e30d166cdddb491f175f624",
-            "d53e105ee54ea40749a09fcbcd1e9432",
-        ),
+    train=_idx_split(
+        "train",
+        60_000,
+        ("6bbc9ace898e44ae57da46a324031adb", "f68b3c2dcbeaaa9fbdd348bbdeb94873"),
+        ("a25bea736e30d166cdddb491f175f624", "d53e105ee54ea40749a09fcbcd1e9432"),
     ),
-    test=(
-        _idx(
-            _TEST_IMAGES,
-            7_840_016,
-            "2646ac647ad5339dbf082846283269ea",
-            "9fb629c4189551a2d022fa330f9573f3",
-        ),
-        _idx(
-            _TEST_LABELS,
-            10_008,
-            "27ae3e4e09519cfbb04c329615203637",
-            "ec29112dd5afa0611ce80d1b7f02629c",
-        ),
+    test=_idx_split(
+        "t10k",
+        10_000,
+        ("2646ac647ad5339dbf082846283269ea", "9fb629c4189551a2d022fa330f9573f3"),
+        ("27ae3e4e09519cfbb04c329615203637", "ec29112dd5afa0611ce80d1b7f02629c"),
     ),
     folders=("mnist", "MNIST/raw", "MNIST", "raw", ""),
     addresses=(
@@ -129,33 +146,17 @@ MNIST = Published(
 )
 
 FASHION_MNIST = Published(
-    train=(
-        _idx(
-            _TRAIN_IMAGES,
-            47_040_016,
-            "f4a8712d7a061bf5bd6d2ca38dc4d50a",
-            "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        ),
-        _idx(
-            _TRAIN_LABELS,
-            60_008,
-            "9018921c3c673c538a1fc5bad174d6f9",
-            "25c81989df183df01b3e8a0aad5dffbe",
-        ),
+    train=_idx_split(
+        "train",
+        60_000,
+        ("f4a8712d7a061bf5bd6d2ca38dc4d50a", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"),
+        ("9018921c3c673c538a1fc5bad174d6f9", "25c81989df183df01b3e8a0aad5dffbe"),
     ),
-    test=(
-        _idx(
-            _TEST_IMAGES,
-            7_840_016,
-            "8181f5470baa50b63fa0f6fddb340f0a",
-            "bef4ecab320f06d8554ea6380940ec79",
-        ),
-        _idx(
-            _TEST_LABELS,
-            10_008,
-            "15d484375f8d13e6eb1aabb0c3f46965",
-            "bb300cfdad3c16e7a12a480ee83cd310",
-        ),
+    test=_idx_split(
+        "t10k",
+        10_000,
+        ("8181f5470baa50b63fa0f6fddb340f0a", "bef4ecab320f06d8554ea6380940ec79"),
+        ("15d484375f8d13e6eb1aabb0c3f46965", "bb300cfdad3c16e7a12a480ee83cd310"),
     ),
     folders=("fashion-mnist", "FashionMNIST/raw", "FashionMNIST", "raw", ""),
     addresses=(
@@ -180,6 +181,7 @@ CIFAR10 = Published(
         170_052_171,
         "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
         "cifar-10-batches-bin",
+        6 * 30_730_000,
     ),
 )
 
@@ -247,17 +249,11 @@ SMALLNORB = Published(
 )
 
 
-def _rendered(name: str, sizes: tuple[int, ...], item: int) -> File:
+def _rendered_split(stem: str) -> Files:
     # The number is the version of the renderer, which changes when its images change.
-    header = 8 + 4 * max(3, len(sizes))
-    return File(f"rendered-norb-1-5x{name}.mat", header + prod(sizes) * item, None)
-
-
-def _rendered_split(stem: str) -> tuple[File, ...]:
-    return (
-        _rendered(f"{stem}-dat", (24_300, 2, 96, 96), 1),
-        _rendered(f"{stem}-cat", (24_300,), 4),
-        _rendered(f"{stem}-info", (24_300, 4), 4),
+    return tuple(
+        File(f"rendered-norb-1-5x{stem}-{part}.mat", _matrix_size(*size), None)
+        for part, size in _NORB_PARTS.items()
     )
 
 

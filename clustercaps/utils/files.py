@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from clustercaps.utils.paths import output_path
+
 UNFINISHED = ".unfinished"
 
 
@@ -18,8 +20,10 @@ UNFINISHED = ".unfinished"
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary path that replaces `path`, durably, once it is written.
 
-    If writing fails, nothing is left behind and a previous file is unchanged.
+    If writing fails, nothing is left behind and a previous file is unchanged. Only a regular file
+    is replaced, also if a link leads to it; folders, devices and pipes are refused.
     """
+    path = output_path(path)
     part = _temporary(path)
     try:
         with naming(path):
@@ -50,10 +54,11 @@ def write_atomically(path: Path, text: str) -> None:
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
     """Write several files atomically; none appears if one of them cannot be written."""
-    parts = {_temporary(path): path for path in contents}
+    targets = {output_path(path): blob for path, blob in contents.items()}
+    parts = {_temporary(path): path for path in targets}
     try:
         for part, path in parts.items():
-            part.write_bytes(contents[path])
+            part.write_bytes(targets[path])
             _sync(part)
         for part, path in parts.items():
             os.replace(part, path)

@@ -54,13 +54,18 @@ def not_finite(tensors: Mapping[str, Tensor]) -> str | None:
 
 
 def misfits(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str:
-    """How names and shapes of `found` differ from those wanted; empty if they do not."""
+    """How names, shapes and kinds of numbers differ from those wanted; empty if they do not."""
     problems = [f"{name} is missing" for name in wanted if name not in found]
     problems += [f"{name} is not part of the network" for name in found if name not in wanted]
     problems += [
         f"{name} has shape {tuple(found[name].shape)}, the network expects {tuple(tensor.shape)}"
         for name, tensor in wanted.items()
         if name in found and found[name].shape != tensor.shape
+    ]
+    problems += [
+        f"{name} holds {found[name].dtype}, the network expects {tensor.dtype}"
+        for name, tensor in wanted.items()
+        if name in found and found[name].is_floating_point() != tensor.is_floating_point()
     ]
     more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
     return "; ".join(problems[:5]) + more

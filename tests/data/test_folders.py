@@ -164,3 +164,12 @@ def test_an_unreadable_image_is_named(root, content):
         train[0]
     assert "\n" not in str(caught.value)
     assert train[1][0].shape == (3, 12, 12)
+
+
+def test_an_error_in_a_worker_process_is_one_line(root):
+    (root / "train" / "cat" / "a.png").write_bytes(b"no image")
+    train = small(f"folder:{root}")
+    with pytest.raises(DataError) as caught:
+        epoch_of(DataLoader(train, 2, num_workers=1))
+    assert str(caught.value).startswith(f"{root / 'train' / 'cat' / 'a.png'}: not a readable image")
+    assert "\n" not in str(caught.value)

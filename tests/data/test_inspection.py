@@ -37,7 +37,7 @@ def test_check_reports_counts_and_statistics():
         "fashion-mnist-mini 10,000 train images, 1,000 per class, "
         f"mean {mean:.4f}, standard deviation {std:.4f}"
     )
-    assert report[-1] == "fashion-mnist-mini: all files match the published checksums"
+    assert report[-1] == ("fashion-mnist-mini: fashion_mnist_mini.xz: has the published checksum")
 
 
 def test_check_fetches_nothing_and_get_says_what_is_missing(cache):
@@ -70,9 +70,18 @@ def test_check_of_a_folder(tmp_path):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         Image.new("RGB", (8, 8)).save(tmp_path / name)
     lines = check(f"folder:{tmp_path}").splitlines()
-    assert lines[0].endswith(f"train: 3 images, 2 classes of 1 to 2 in {tmp_path}")
+    assert lines[0].endswith(f"train: 3 images, 2 classes of 1 to 2 in {tmp_path}, all decoded")
     assert lines[1].startswith("test: ")
     assert "no subfolder test" in lines[1]
+    (tmp_path / "a" / "2.png").write_bytes((tmp_path / "a" / "2.png").read_bytes()[:-20])
+    (tmp_path / "b" / "1.png").write_bytes(b"")
+    said: list[str] = []
+    with pytest.raises(DataError, match=r"2 of 3 images cannot be read; repair or remove"):
+        check(f"folder:{tmp_path}", say=said.append)
+    assert [line.partition(": ")[0] for line in said] == [
+        str(tmp_path / "a" / "2.png"),
+        str(tmp_path / "b" / "1.png"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
@@ -95,7 +104,7 @@ def test_missing_packages_name_the_extra(monkeypatch):
 def test_importing_loads_no_optional_package():
     code = (
         "import sys, clustercaps.data as d; d.load('fashion-mnist-mini', 'test');"
-        "print(sorted({'pooch', 'scipy', 'PIL', 'requests'} & set(sys.modules)))"
+        "print(sorted({'scipy', 'PIL', 'requests'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "[]", result.stderr

@@ -269,7 +269,7 @@ def test_official_archive(server):
     blob = stream.getvalue()
     (folder / "all.tar.gz").write_bytes(blob)
     toys = list(toy_files().values())
-    archive = Archive("all.tar.gz", len(blob), digest(blob, "sha256"), "inside")
+    archive = Archive("all.tar.gz", len(blob), digest(blob, "sha256"), "inside", 36)
     published = Published(tuple(toys), (), ("",), (address,), archive)
     assert official.official_files(published, toys) == CONTENT
     lost = [*toys, File("d.bin", 1, digest(b"d"))]

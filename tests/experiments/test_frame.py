@@ -131,12 +131,15 @@ def test_a_new_setting_at_its_default_is_no_change(tmp_path: Path) -> None:
         Store(tmp_path / "x.csv", [cell(clip=1.0)]).rows()
 
 
-def test_settings_themselves_are_compared_not_their_digest(tmp_path: Path) -> None:
-    cell = Cell("a", {"lr": 0.1}, lambda *_: {})
+def test_changed_settings_are_refused_with_or_without_their_hash(tmp_path: Path) -> None:
+    cell, other = (Cell("a", {"lr": lr}, lambda *_: {}) for lr in (0.1, 0.2))
     row = {"cell": "a", "seed": 0, "settings": '{"lr": 0.1}', "settings_hash": cell.hash}
     Store(tmp_path / "x.csv", [cell]).add(row)
-    text = (tmp_path / "x.csv").read_text()
-    (tmp_path / "x.csv").write_text(text.replace("0.1}", "0.2}"))
+    text = (tmp_path / "x.csv").read_text().replace("0.1}", "0.2}")
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ValueError, match=r"x\.csv cannot be used: the settings in line 2 are not"):
+        Store(tmp_path / "x.csv", [cell]).rows()
+    (tmp_path / "x.csv").write_text(text.replace(cell.hash, other.hash))
     with pytest.raises(ValueError, match=r"lr was 0\.2, now 0\.1"):
         Store(tmp_path / "x.csv", [cell]).rows()
 

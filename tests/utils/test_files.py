@@ -80,3 +80,39 @@ def test_the_older_variables_still_count(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("CLUSTERCAPS_CACHE", "/k")
     assert files.data_folder() == Path("/d")
     assert files.kernel_folder() == Path("/k/kernels")
+
+
+def test_only_regular_files_are_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "nowhere").symlink_to(tmp_path / "missing")
+    (tmp_path / "round").symlink_to(tmp_path / "round")
+    (tmp_path / "device").symlink_to("/dev/null")
+    for name, kind in [
+        ("pipe", "a named pipe"),
+        ("folder", "a folder"),
+        ("device", "a device"),
+        ("nowhere", "leads to no file"),
+    ]:
+        for write in (
+            lambda path: files.write_atomically(path, "text"),
+            lambda path: files.write_together({path.with_name("other"): b"", path: b"text"}),
+        ):
+            with pytest.raises(OSError, match=rf"cannot write .*{name}: it is .*{kind}"):
+                write(tmp_path / name)
+    with pytest.raises(OSError, match="symbolic links"):
+        files.write_atomically(tmp_path / "round", "text")
+    with pytest.raises(OSError, match="cannot write /dev/null: it is a device"):
+        files.write_atomically(Path("/dev/null"), "text")
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+        ["pipe", "folder", "nowhere", "round", "device"]
+    )
+
+
+def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "file").write_text("old")
+    (tmp_path / "link").symlink_to(tmp_path / "there" / "file")
+    files.write_atomically(tmp_path / "link", "new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "there" / "file").read_text() == "new"

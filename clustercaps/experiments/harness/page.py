@@ -64,7 +64,13 @@ def fragments(results: Path, to_results: str = "") -> dict[str, dict[str, str]]:
             store = Store(results / f"{name}-{budget}.csv", experiment.cells(budget))
             rows = store.rows()
             if rows:
-                sections[budget] = fragment(name, experiment, budget, rows, to_results)
+                try:
+                    sections[budget] = fragment(name, experiment, budget, rows, to_results)
+                except (KeyError, TypeError, ArithmeticError) as error:
+                    raise ValueError(
+                        f"{store.path} cannot be used: its rows lack what the table needs "
+                        f"({error}); move it, or restore it"
+                    ) from error
             if experiment.wanted(budget) <= {key(row) for row in rows}:
                 break
     return found

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from clustercaps.experiments.harness.cells import Cell, Row
+from clustercaps.experiments.harness.cells import Cell, Row, settings_hash
 from clustercaps.utils.files import take_lock, write_atomically
+from clustercaps.utils.paths import check_input
 
 FIRST = ("cell", "seed")
 CONDITIONS = ("machine", "accelerator", "python", "torch", "clustercaps", "commit")
@@ -94,21 +95,51 @@ def key(row: Row) -> tuple[str, int]:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a CSV with numbers parsed; empty if the file does not exist."""
+    """The rows of a CSV with numbers parsed; empty if the file does not exist.
+
+    A damaged file is refused: rows of another length, cells and seeds that are there twice,
+    settings that are not those of their hash, text in a column of numbers.
+    """
+    check_input(path)
     if not path.exists():
         return []
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
-        missing = {*FIRST, *LAST} - {*(reader.fieldnames or ())}
-        if missing:
-            raise ValueError(
-                f"{path} was not written by `clustercaps reproduce`: it has no column "
-                f"{', '.join(sorted(missing))}; move it"
-            )
-        return [
-            {name: text if name in TEXT else plain(text) for name, text in row.items() if text}
-            for row in reader
-        ]
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            missing = {*FIRST, *LAST} - {*(reader.fieldnames or ())}
+            if missing:
+                raise ValueError(
+                    f"it was not written by `clustercaps reproduce`: it has no column "
+                    f"{', '.join(sorted(missing))}"
+                )
+            rows = [_row(row, reader.line_num) for row in reader]
+        _refuse_damage(rows)
+    except (ValueError, csv.Error, RecursionError) as error:
+        raise ValueError(f"{path} cannot be used: {error}; move it, or restore it") from error
+    return rows
+
+
+def _row(row: dict[str | Any, str | Any], line: int) -> Row:
+    # The reader puts surplus cells under None, and None into missing ones.
+    if None in row or None in row.values():
+        raise ValueError(f"line {line} has another number of columns than the header")
+    parsed = {name: text if name in TEXT else plain(text) for name, text in row.items() if text}
+    settings = json.loads(row["settings"])
+    if not isinstance(settings, dict) or settings_hash(settings) != row["settings_hash"]:
+        raise ValueError(f"the settings in line {line} are not those of their hash")
+    if not row["cell"] or not isinstance(parsed.get("seed"), int):
+        raise ValueError(f"line {line} has no cell and seed")
+    return parsed
+
+
+def _refuse_damage(rows: Sequence[Row]) -> None:
+    if len({key(row) for row in rows}) < len(rows):
+        raise ValueError("a cell and seed are there twice")
+    for name in dict.fromkeys(name for row in rows for name in row if name not in TEXT):
+        values = [row[name] for row in rows if name in row]
+        texts = [value for value in values if isinstance(value, str)]
+        if texts and len(texts) < len(values):
+            raise ValueError(f"column {name} has numbers, and {texts[0][:40]!r}")
 
 
 def plain(text: str) -> Any:

@@ -1,0 +1,101 @@
+"""Read files from tar and zip archives in memory: bounded, no links, nothing written to disk."""
+
+import gzip
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import IO, cast
+
+from clustercaps.data.errors import DataError
+from clustercaps.utils.paths import check_input
+from clustercaps.utils.progress import progress
+
+# What an archive may hold beside the wanted files: headers, padding, a readme.
+BESIDE = 1 << 20
+CHUNK = 1 << 20
+
+
+class _Bounded:
+    """A stream that raises an error after so many bytes, so that no archive unpacks without end."""
+
+    def __init__(self, stream: gzip.GzipFile, most: int) -> None:
+        self._stream, self._most, self._left = stream, most, most
+
+    def read(self, size: int) -> bytes:
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise DataError(f"it decompresses to more than the expected {self._most:,} bytes")
+        return data
+
+
+def tar_members(path: Path, wanted: Iterable[str], most: int) -> dict[str, bytes]:
+    """Content of regular files in a .tar.gz, by their names in it.
+
+    The archive is read to its end, where the checksum of all its content is.
+
+    Args:
+        path: the archive.
+        wanted: names; each must be there once, and be a regular file.
+        most: largest size of all files together.
+    """
+    names, contents = set(wanted), dict[str, bytes]()
+    try:
+        check_input(path)
+        with (
+            gzip.GzipFile(path) as unzipped,
+            progress(f"{path.name}: unpacking", len(names), " files") as bar,
+        ):
+            stream = _Bounded(unzipped, most + BESIDE)
+            # "r|" reads forwards only: links cannot lead to another member.
+            with tarfile.open(fileobj=cast(IO[bytes], stream), mode="r|") as tar:
+                for member in tar:
+                    if member.name not in names:
+                        continue
+                    if member.name in contents or not member.isreg():
+                        raise DataError(f"{member.name} is there twice, or is not a regular file")
+                    data = tar.extractfile(member)
+                    assert data is not None
+                    contents[member.name] = data.read()
+                    bar.update(1)
+            while stream.read(CHUNK):
+                pass
+    except (tarfile.TarError, DataError, OSError, EOFError, zlib.error, ValueError) as error:
+        raise DataError(f"{path}: corrupt archive ({error}); download it again") from error
+    _require(names, contents, path)
+    return contents
+
+
+def zip_members(path: Path, wanted: Iterable[str], most: int) -> dict[str, bytes]:
+    """Content of files in a zip archive, by their names in it; arguments as for `tar_members`."""
+    names, contents = set(wanted), dict[str, bytes]()
+    try:
+        check_input(path)
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if member.filename in names]
+            if sum(member.file_size for member in members) > most:
+                raise DataError(f"it decompresses to more than the expected {most:,} bytes")
+            for member in members:
+                # zipfile stops at the stated size, and compares the checksum there.
+                contents[member.filename] = archive.read(member)
+    except (
+        zipfile.BadZipFile,
+        DataError,
+        OSError,
+        EOFError,
+        zlib.error,
+        ValueError,
+        NotImplementedError,
+        RuntimeError,
+    ) as error:
+        raise DataError(f"{path}: corrupt archive ({error}); download it again") from error
+    _require(names, contents, path)
+    return contents
+
+
+def _require(names: set[str], contents: Mapping[str, bytes], path: Path) -> None:
+    missing = sorted(names - contents.keys())
+    if missing:
+        raise DataError(f"{path}: corrupt archive ({missing[0]} is missing); download it again")

@@ -54,8 +54,8 @@ def fused_capsules(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Capsules of a layer, and three tensors for their gradient.
 
-    These are the capsules before the norm (empty if there is none), the scale of every entry, and
-    mean and inverse standard deviation of every normalised feature map.
+    These are the capsules before the norm, or empty, the scale of every entry, and mean and inverse
+    standard deviation of every normalised feature map.
 
     Args:
         x: Child capsules [B, C, D, H, W], float32 or float64.
@@ -66,7 +66,7 @@ def fused_capsules(
         clusters: Weight clusters per child channel.
         votes: Votes in a cluster.
         out_channels: Parent capsule channels.
-        uniform: Whether all clusters have the same weight.
+        uniform: Whether all weights are equal.
         eps: Added to the variance of the votes.
         norm: Whether to apply layer norm over (D, H, W).
         norm_weight: Its scale [D, H, W], or None.
@@ -74,12 +74,11 @@ def fused_capsules(
         norm_eps: Added to the variance of a feature map.
         bfloat16: Whether to round the factors of products to bfloat16, if the processor can.
 
-    Raises:
-        RuntimeError: The kernel cannot compute this; the message says why.
+    Raises RuntimeError if the kernel cannot compute this.
     """
     refuse_forward_mode("the fused capsule kernel")
-    tensors = (x, weight, bias, norm_weight, norm_bias)
     sizes = (stride, padding, clusters, votes, out_channels, uniform, bfloat16)
+    tensors = (x, weight, bias, norm_weight, norm_bias)
     layer, shape = prepared(tensors, sizes, eps, norm_eps)
     check_no_norm(norm, norm_weight)
     out, capsules, scale, moments = _empty(x, shape, norm)

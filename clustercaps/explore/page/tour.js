@@ -59,6 +59,8 @@ export class Tour {
     this.count.textContent = `Step ${this.step} of ${TOUR.length}`;
     this.back.disabled = this.step === 1;
     this.next.textContent = this.step === TOUR.length ? "Done" : "Next";
+    // Beside what it speaks of, not on it.
+    this.root.classList.toggle("at-left", panel === "routing");
     const target = document.getElementById(`panel-${panel}`);
     target.classList.add("toured");
     target.scrollIntoView({ block: "start", behavior: calmMotion() ? "auto" : "smooth" });

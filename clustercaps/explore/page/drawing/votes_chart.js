@@ -33,7 +33,7 @@ export function votesChart(data, options) {
     role: "group", "aria-label": "Votes, centroids, spreads and routing weights of every cluster", class: "votes-chart",
   });
   const head = (x, text, anchor = "start") => svgElement("text", { class: "chart-head", x, y: 12, "text-anchor": anchor }, text);
-  root.append(head(sizes.left, `${data.k} votes of each cluster`), head(sizes.barsLeft, "routing weight"));
+  root.append(head(sizes.left, `${data.k} votes of each cluster`), head(sizes.barsLeft, sizes.narrow ? "weight" : "routing weight"));
   root.append(bottomAxis(scale, sizes.bottom, options.label, TOP));
   root.append(parentLine(data, scale, sizes));
   const bars = linearScale([0, barsEnd(data, options)], [sizes.barsLeft, sizes.width - 40], 2);

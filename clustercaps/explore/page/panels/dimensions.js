@@ -11,7 +11,7 @@ import { networkOfKind, ownThumbnails, pictureFor, sharesPicture } from "./own_n
 const REACH = 0.25;
 const STEPS = 11;
 const SLIDER_REACH = 1;
-const SMALL = 28;
+const SMALL = 44;
 
 export class DimensionsPanel {
   constructor(session) {

@@ -32,11 +32,10 @@ export function panelFrame({ id, number, title, see, numbers }) {
   return { root, body };
 }
 
-/** A panel whose network is not in this file, with the command that adds it. */
-export function emptyPanel(body, text, command) {
-  body.replaceChildren(
-    element("div", { class: "empty" }, element("p", {}, text), element("pre", {}, element("code", {}, command))),
-  );
+/** A panel that the networks of this file cannot fill, with the command that adds one, if any. */
+export function emptyPanel(body, text, command = "") {
+  const code = command ? element("pre", {}, element("code", {}, command)) : null;
+  body.replaceChildren(element("div", { class: "empty" }, element("p", {}, text), code));
 }
 
 /** A captioned picture: a canvas with a line of text below. */

@@ -149,13 +149,13 @@ export class InputPanel {
   showVerdict(result) {
     const { network, state } = this.store;
     const name = network.classes[result.prediction];
-    const parts = [element("strong", {}, name), ` ${percent(result.probabilities[result.prediction])}`];
+    const parts = [element("strong", {}, name), `predicted with ${percent(result.probabilities[result.prediction])}`];
     const image = network.images[state.image];
     if (!state.pixels && image) {
       const right = image.label === result.prediction;
-      parts.push(right ? " \u2013 correct" : ` \u2013 wrong, it is: ${network.classes[image.label]}`);
+      parts.push(right ? ", correct" : `, wrong: it is \u201c${network.classes[image.label]}\u201d`);
     }
-    this.verdict.replaceChildren("Prediction: ", ...parts);
+    this.verdict.replaceChildren(...parts);
     if (this.lastVerdict !== undefined && this.lastVerdict !== name) announce(`Prediction: ${name}`);
     this.lastVerdict = name;
   }

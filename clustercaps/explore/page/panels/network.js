@@ -44,7 +44,7 @@ export class NetworkPanel {
     const { network } = this.store;
     this.pointed = null;
     if (network.kind === "affine_cnn") {
-      emptyPanel(this.frame.body, "This network has no capsules, so there is nothing to route. It is the CNN that the panel Transform compares with.", "Choose a capsule network at the top of the page.");
+      emptyPanel(this.frame.body, "This network has no capsules, so there is nothing to route. It is the CNN that the panel Transform compares with. Choose a capsule network at the top of the page.");
       return;
     }
     const controls = element("div", { class: "controls", "data-unsaved": "" }, this.show.root);

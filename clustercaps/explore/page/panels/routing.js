@@ -61,7 +61,7 @@ export class RoutingPanel {
 
   onNetwork() {
     if (this.store.network.kind === "affine_cnn") {
-      emptyPanel(this.frame.body, "A CNN does not route.", "Choose a capsule network at the top of the page.");
+      emptyPanel(this.frame.body, "A CNN does not route. Choose a capsule network at the top of the page.");
       return;
     }
     this.frame.body.replaceChildren(

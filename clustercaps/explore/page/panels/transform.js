@@ -1,12 +1,12 @@
 /** Panel 6: transform the channels of a network, and decode them. */
 
-import { PRESETS } from "../../engine/transforms.js";
-import { button, element, labelledSelect, labelledSlider } from "../dom.js";
+import { element, labelledSelect, labelledSlider, showProblem } from "../dom.js";
 import { fixed, signed } from "../format.js";
 import { paintPicture, sizeCanvas } from "../drawing/colour.js";
 import { onlyLatest } from "../session.js";
 import { captioned, emptyPanel, panelFrame } from "./frame.js";
 import { networkOfKind, ownThumbnails, pictureFor, sharesPicture } from "./own_network.js";
+import { PresetChart } from "./presets.js";
 
 const SIDE = 168;
 const KINDS = [
@@ -33,7 +33,6 @@ export class TransformPanel {
       numbers: () => this.numbers(),
     });
     this.root = this.frame.root;
-    this.errors = new Map();
     this.compute = onlyLatest(() => this.run());
     this.onNetwork();
     session.listen((what) => what === "result" && this.onPicture());
@@ -73,9 +72,11 @@ export class TransformPanel {
     const pictures = element("div", { class: "pictures" }, captioned(this.input, "the image"),
       captioned(this.target, "the image, transformed"), ...this.views.map((view) => view.root), ...missing);
     this.buildControls();
-    this.frame.body.replaceChildren(this.buildThumbnails(), this.controls, pictures, this.verdict,
-      element("p", { class: "legend" }, "Number and bar: mean squared error between the reconstruction and the transformed image; less is better. A shift by one position of the channels is a shift by two pixels of the image."),
-      element("h3", { "data-unsaved": "" }, "The 18 transformations of the paper"), this.presets);
+    const legend = element("p", { class: "legend" },
+      "Number and bar: mean squared error between the reconstruction and the transformed image; less is better. A shift by one position of the channels is a shift by two pixels of the image.");
+    const left = element("div", { class: "transform-now" }, this.buildThumbnails(), this.controls, pictures, this.verdict, legend);
+    this.presets = new PresetChart(this.views, ({ kind, amount }) => this.store.set({ transform: kind, amount }));
+    this.frame.body.replaceChildren(element("div", { class: "transform-layout" }, left, this.presets.root));
     this.mark();
   }
 
@@ -83,9 +84,6 @@ export class TransformPanel {
     this.kind = labelledSelect("Transformation", KINDS, (transform) => this.store.set({ transform, amount: RANGES[transform]?.start ?? 0 }));
     this.amountHolder = element("div", { class: "amount" });
     this.controls = element("div", { class: "controls", "data-unsaved": "" }, this.kind.root, this.amountHolder);
-    this.presetButtons = PRESETS.map(({ name, kind, amount }) =>
-      button(name, () => this.store.set({ transform: kind, amount }), { class: "preset" }));
-    this.presets = element("div", { class: "buttons presets", role: "group", "aria-label": "The 18 transformations of the paper", "data-unsaved": "" }, ...this.presetButtons);
   }
 
   buildThumbnails() {
@@ -108,10 +106,7 @@ export class TransformPanel {
     if (range && !this.amountHolder.contains(this.amount.root)) this.amountHolder.replaceChildren(this.amount.root);
     if (!range) this.amountHolder.replaceChildren();
     this.amount?.set(amount);
-    PRESETS.forEach((preset, n) => {
-      const chosen = preset.kind === transform && (preset.amount === amount || !RANGES[transform]);
-      this.presetButtons[n].setAttribute("aria-pressed", String(chosen));
-    });
+    this.presets.mark(transform, amount);
     this.thumbnails?.mark(sample);
   }
 
@@ -135,7 +130,9 @@ export class TransformPanel {
     const { session, first } = this;
     if (!first || !session.result) return;
     const pixels = pictureFor(session, first, this.store.state.sample);
-    if (!this.fresh) {
+    const moved = !this.fresh;
+    if (moved) {
+      this.presets.stop();
       for (const { network } of this.views) {
         const own = network.id === this.store.state.network && session.resultOf === network.id;
         if (!own) await session.forward(network.id, pixels, { routing: this.store.state.routing });
@@ -155,6 +152,7 @@ export class TransformPanel {
     }
     this.found = { kind, amount, errors };
     this.judge(errors);
+    if (moved) this.presets.fill(session.engine).catch((error) => showProblem(error.message));
   }
 
   judge(errors) {
@@ -169,6 +167,7 @@ export class TransformPanel {
   numbers() {
     if (!this.found) return null;
     const { kind, amount, errors } = this.found;
-    return { header: ["network", "transformation", "amount", "mean squared error"], rows: this.views.map((view, n) => [view.network.id, kind, amount, errors[n]]) };
+    const rows = [[`${kind} ${amount}`, ...errors], ...this.presets.errors].map(([name, ...found]) => [name, ...found.flat()]);
+    return { header: ["transformation", ...this.views.map(({ network }) => `mean squared error of ${network.id}`)], rows };
   }
 }

@@ -8,7 +8,7 @@ import { colourBar } from "../drawing/save.js";
 import { captioned, emptyPanel, panelFrame } from "./frame.js";
 import { clusterName } from "./routing.js";
 
-const SIDE = 176;
+const SIDE = 164;
 
 export class WhyPanel {
   constructor(session) {
@@ -41,12 +41,12 @@ export class WhyPanel {
   onNetwork() {
     this.found = null;
     if (this.store.network.kind === "affine_cnn") {
-      emptyPanel(this.frame.body, "A CNN has no routing weights.", "Choose a capsule network at the top of the page.");
+      emptyPanel(this.frame.body, "A CNN has no routing weights. Choose a capsule network at the top of the page.");
       return;
     }
     const pictures = element("div", { class: "pictures" }, captioned(this.input, "the input"), captioned(this.map, "change of the weight"));
     const tools = element("div", { class: "buttons", "data-unsaved": "" }, this.ask, this.stop, this.progress);
-    this.frame.body.replaceChildren(this.question, pictures, this.key, this.answer, tools);
+    this.frame.body.replaceChildren(this.question, tools, pictures, this.key, this.answer);
     this.progress.hidden = this.stop.hidden = true;
     this.refresh();
   }

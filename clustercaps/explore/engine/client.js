@@ -39,8 +39,9 @@ export class Engine {
     return this.loaded.get(id);
   }
 
-  forward(id, pixels, { routing, live } = {}) {
-    return this.call("forward", id, { pixels, routing }, live);
+  /** With `keep: false`, later calls still refer to the forward pass before this one. */
+  forward(id, pixels, { routing, keep, live } = {}) {
+    return this.call("forward", id, { pixels, routing, keep }, live);
   }
 
   votes(id, { live, ...place }) {

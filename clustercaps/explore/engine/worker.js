@@ -10,6 +10,8 @@ import { Sensitivity } from "./sensitivity.js";
 const SLICE_MS = 40;
 
 const networks = new Map();
+const records = new Map();
+const copies = new Map();
 // Number of the newest sensitivity call; an older one stops.
 let newest = 0;
 
@@ -18,14 +20,24 @@ function find(id) {
   return networks.get(id);
 }
 
+/** A second copy of a network, for passes that later calls do not refer to. */
+function aside(id) {
+  find(id);
+  if (!copies.has(id)) copies.set(id, new Network(records.get(id)));
+  return copies.get(id);
+}
+
 const methods = {
   load(id, { record }) {
-    if (!networks.has(id)) networks.set(id, new Network(record));
+    if (!networks.has(id)) {
+      networks.set(id, new Network(record));
+      records.set(id, record);
+    }
     return true;
   },
 
-  forward(id, { pixels, routing }) {
-    const network = find(id);
+  forward(id, { pixels, routing, keep }) {
+    const network = keep === false ? aside(id) : find(id);
     const start = performance.now();
     const found = network.forward(pixels, routing);
     const ms = performance.now() - start;

@@ -64,28 +64,33 @@ def record(source: Source, id: str, data_dir: str | None) -> dict[str, Any]:
     pixels, labels = choose_images(source, data_dir)
     images = prepare_stored(prepare, pixels)
     predicted = torch.cat([model(part).argmax(1) for part in images.split(BATCH)])
-    channels, (height, width) = model.in_chans, model.img_size
-    mean = prepare.mean or (0.0,) * channels
-    sd = prepare.std or (1.0,) * channels
-    size = {"height": height, "width": width, "channels": channels}
     averages = None if isinstance(model, AffineCNN) else class_averages(model, images, labels)
     return {
-        "id": id,
-        "title": source.title,
-        "kind": source.kind,
-        "classes": list(source.class_names),
-        "input": {**size, "mean": list(mean), "sd": list(sd)},
-        "layers": layer_shapes(model),
-        "decoder": size if hasattr(model, "decoder") else None,
-        "card": source.card,
-        "config": dict(model.settings),
-        "weights": text(save(pack_weights(model))),
+        **network(source),
+        **{"id": id, "title": source.title, "card": source.card},
         "images": [
             {"pixels": text(one.permute(1, 2, 0).contiguous().numpy().tobytes()), **about}
             for one, about in zip(pixels, describe(labels, predicted), strict=True)
         ],
         "averages": averages and [text(each.numpy().tobytes()) for each in averages],
         "averagedImages": len(labels),
+    }
+
+
+def network(source: Source) -> dict[str, Any]:
+    """What the engine needs: sizes, weights, and how pixels are normalised."""
+    model, prepare = source.model, source.prepare
+    channels, (height, width) = model.in_chans, model.img_size
+    size = {"height": height, "width": width, "channels": channels}
+    mean, sd = prepare.mean or (0.0,) * channels, prepare.std or (1.0,) * channels
+    return {
+        "kind": source.kind,
+        "classes": list(source.class_names),
+        "input": {**size, "mean": list(mean), "sd": list(sd)},
+        "layers": layer_shapes(model),
+        "decoder": size if hasattr(model, "decoder") else None,
+        "config": dict(model.settings),
+        "weights": text(save(pack_weights(model))),
     }
 
 
@@ -117,34 +122,42 @@ def pack_weights(model: ImageClassifier) -> dict[str, Tensor]:
 def layer_shapes(model: ImageClassifier) -> list[dict[str, Any]]:
     """Sizes of every layer; `clusters` are the vote clusters of a parent (I)."""
     if isinstance(model, AffineCNN):
-        sizes = map_sizes(model.img_size, [(3, stride, 1) for stride in STRIDES])
-        return [
-            {
-                **{"channels": conv.out_channels, "dim": 1, "votes": 0, "clusters": 0},
-                **{"inChannels": conv.in_channels, "inDim": 1, "norm": False},
-                **{"kernel": 3, "stride": stride, "padding": 1},
-                **dict(
-                    zip(("inHeight", "inWidth", "height", "width"), (*before, *after), strict=True)
-                ),
-            }
-            for conv, stride, before, after in zip(
-                model.convs, STRIDES, sizes[:-1], sizes[1:], strict=True
-            )
-        ]
+        return convolution_shapes(model)
     shapes = []
     for layer in model.capsules.layers:  # type: ignore[union-attr]
-        height, width = layer.out_size(layer.in_size)
         shapes.append(
             {
                 **{"channels": layer.out_channels, "dim": layer.out_dim, "votes": layer.votes},
                 "clusters": layer.in_channels * layer.clusters,
                 **{"inChannels": layer.in_channels, "inDim": layer.in_dim},
                 **{"kernel": layer.kernel_size, "stride": layer.stride, "padding": layer.padding},
-                **{"inHeight": layer.in_size[0], "inWidth": layer.in_size[1]},
-                **{"height": height, "width": width, "norm": layer.norm is not None},
+                **map_shape(layer.in_size, layer.out_size(layer.in_size)),
+                "norm": layer.norm is not None,
             }
         )
     return shapes
+
+
+def convolution_shapes(model: AffineCNN) -> list[dict[str, Any]]:
+    """The same for convolutions: their feature maps are channels of dimension 1 without votes."""
+    sizes = map_sizes(model.img_size, [(3, stride, 1) for stride in STRIDES])
+    shapes = []
+    for number, (conv, stride) in enumerate(zip(model.convs, STRIDES, strict=True)):
+        shapes.append(
+            {
+                **{"channels": conv.out_channels, "dim": 1, "votes": 0, "clusters": 0},
+                **{"inChannels": conv.in_channels, "inDim": 1, "norm": False},
+                **{"kernel": 3, "stride": stride, "padding": 1},
+                **map_shape(sizes[number], sizes[number + 1]),
+            }
+        )
+    return shapes
+
+
+def map_shape(before: tuple[int, int], after: tuple[int, int]) -> dict[str, int]:
+    """Sizes of the feature maps that a layer reads and writes."""
+    (in_height, in_width), (height, width) = before, after
+    return {"inHeight": in_height, "inWidth": in_width, "height": height, "width": width}
 
 
 def choose_images(source: Source, data_dir: str | None) -> tuple[Stored, Int[Tensor, " images"]]:

@@ -23,13 +23,14 @@ class ModuleError(ValueError):
     """The modules cannot be joined."""
 
 
-def bundle(entry: Path) -> str:
-    """A script that runs a module and everything it imports; its exports are `exported`."""
+def bundle(*entries: Path) -> str:
+    """A script that runs modules and everything they import; their exports are in `exported`."""
     order: dict[Path, frozenset[str]] = {}
     parts: list[str] = []
-    _add(entry.resolve(), order, parts, ())
-    last = len(order) - 1
-    return "".join(parts) + f"const exported = module_{last};\n"
+    for entry in entries:
+        _add(entry.resolve(), order, parts, ())
+    spread = ", ".join(f"...module_{list(order).index(entry.resolve())}" for entry in entries)
+    return "".join(parts) + f"const exported = {{ {spread} }};\n"
 
 
 def _add(

@@ -68,31 +68,37 @@ export class CapsuleLayer {
     const { votes, clusters } = this.shape;
     const { out, positions } = vote;
     const step = entries * BLOCK;
+    const share = 1 / votes;
     total.fill(0);
     sum.fill(0);
     for (let cluster = 0; cluster < clusters; cluster++) {
       const start = this.firstVote(cluster, entry) * BLOCK;
       for (let p = 0; p < count; p++) {
-        let centroid = 0;
-        for (let k = 0, at = start + p; k < votes; k++, at += step) centroid += out[at];
-        centroid /= votes;
-        let variance = 0;
+        let votesSum = 0;
+        let squares = 0;
         for (let k = 0, at = start + p; k < votes; k++, at += step) {
-          const distance = out[at] - centroid;
-          variance += distance * distance;
+          const vote = out[at];
+          votesSum += vote;
+          squares += vote * vote;
         }
+        const centroid = votesSum * share;
+        // One pass is exact enough in 64 bits; rounding must not make the variance negative.
+        const variance = Math.max(0, squares * share - centroid * centroid);
         // exp(-log spread) = 1 / spread.
-        const trust = routing === "uniform" ? 1 : 1 / Math.sqrt(variance / votes + EPS);
+        const trust = routing === "uniform" ? 1 : 1 / Math.sqrt(variance + EPS);
         confidence[cluster * BLOCK + p] = trust;
         total[p] += trust;
         sum[p] += trust * centroid;
       }
     }
     const to = entry * positions + first;
-    for (let p = 0; p < count; p++) state.raw[to + p] = sum[p] / total[p];
+    for (let p = 0; p < count; p++) {
+      total[p] = 1 / total[p];
+      state.raw[to + p] = sum[p] * total[p];
+    }
     for (let cluster = 0; cluster < clusters; cluster++) {
       const place = cluster * entries * positions + to;
-      for (let p = 0; p < count; p++) state.weights[place + p] = confidence[cluster * BLOCK + p] / total[p];
+      for (let p = 0; p < count; p++) state.weights[place + p] = confidence[cluster * BLOCK + p] * total[p];
     }
   }
 

@@ -24,12 +24,15 @@ WRAPPER = """
 const data = JSON.parse({data});
 const encode = (key, value) => {{
   if (!ArrayBuffer.isView(value)) return value;
-  const bytes = new Uint8Array(Float32Array.from(value).buffer);
+  const raw = new Uint8Array(Float32Array.from(value).buffer);
   let text = "";
-  for (let n = 0; n < bytes.length; n += 8192) text += String.fromCharCode(...bytes.subarray(n, n + 8192));
+  for (let n = 0; n < raw.length; n += 8192) {{
+    text += String.fromCharCode(...raw.subarray(n, n + 8192));
+  }}
   return {{ float32: btoa(text) }};
 }};
-const floats = (text) => new Float32Array(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)).buffer);
+const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const floats = (text) => new Float32Array(bytes(text).buffer);
 const result = await (async () => {{ {body} }})();
 return JSON.stringify(result ?? null, encode);
 }})()
@@ -38,9 +41,15 @@ return JSON.stringify(result ?? null, encode);
 Run = Callable[..., Any]
 
 
-def expression(module: str, body: str, data: Any) -> str:
-    """One expression, a promise of the JSON of what `body` returns."""
-    script = bundle(FOLDER / module)
+def expression(modules: str, body: str, data: Any) -> str:
+    """One expression, a promise of the JSON of what `body` returns.
+
+    Args:
+        modules: Paths in the folder of the explorer, separated by spaces.
+        body: Statements that return a value.
+        data: What they know as `data`.
+    """
+    script = bundle(*(FOLDER / module for module in modules.split()))
     return WRAPPER.format(script=script, body=body, data=json.dumps(json.dumps(data)))
 
 
@@ -65,9 +74,9 @@ def in_node(folder: Path) -> Run:
     node = shutil.which("node")
     assert node is not None
 
-    def run(module: str, body: str, data: Any = None) -> Any:
+    def run(modules: str, body: str, data: Any = None) -> Any:
         file = folder / "run.js"
-        text = expression(module, body, data).strip()
+        text = expression(modules, body, data).strip()
         file.write_text(f"{text}.then((text) => process.stdout.write(text));\n", encoding="utf-8")
         done = subprocess.run([node, str(file)], capture_output=True, text=True, timeout=120)
         if done.returncode:

@@ -43,8 +43,6 @@ export class Session {
     this.other = null;
     this.votes = null;
     this.loaded = new Map();
-    // Calls of the engine, for the tests.
-    this.calls = 0;
     this.compute = onlyLatest(() => this.computeResult());
     this.fetchVotes = onlyLatest(() => this.computeVotes());
     this.compare = onlyLatest(() => this.computeOther());
@@ -101,7 +99,6 @@ export class Session {
 
   async forward(id, pixels, options) {
     await this.load(id);
-    this.calls += 1;
     return this.engine.forward(id, pixels, options);
   }
 
@@ -122,7 +119,6 @@ export class Session {
   async computeVotes() {
     const { network, layer, row, column, parent, dim } = this.store.state;
     if (!this.hasRouting || this.resultOf !== network) return;
-    this.calls += 1;
     const place = { layer, y: row, x: column, channel: parent, dim };
     const votes = await this.engine.votes(network, place);
     this.votes = { ...votes, place };

@@ -73,16 +73,18 @@ function clusterRow(i, data, options, sizes, scale, bars) {
   const chosen = options.chosen === i;
   const label = `${options.names[i]}: centroid ${significant(m)}, spread ${significant(spread)}, routing weight ${fixed(weight, 3)}. Explain this weight`;
   const choose = () => options.onchoose(i);
-  const group = svgElement("g", {
-    class: `cluster ${colour}${chosen ? " chosen" : ""}`, role: "button", tabindex: "0", "data-cluster": i,
-    "aria-label": label, "aria-pressed": String(chosen), onclick: choose,
+  // The ground of the row is the button; what is drawn on it is in its label.
+  const ground = svgElement("rect", {
+    class: "row-ground", x: 1, y: y + 2, width: sizes.width - 2, height: sizes.row - 4, rx: 4,
+    role: "button", tabindex: "0", "data-cluster": i, "aria-label": label, "aria-pressed": String(chosen),
     onkeydown: (event) => {
       if (event.key !== "Enter" && event.key !== " ") return;
       event.preventDefault();
       choose();
     },
   });
-  group.append(svgElement("rect", { class: "row-ground", x: 0, y: y + 2, width: sizes.width, height: sizes.row - 4, rx: 4 }));
+  const group = svgElement("g", { "aria-hidden": "true" });
+  const row = svgElement("g", { class: `cluster ${colour}${chosen ? " chosen" : ""}`, onclick: choose }, ground, group);
   group.append(svgElement("text", { class: "row-name", x: 8, y: middle + 4 }, options.names[i]));
   group.append(svgElement("line", { class: "row-line", x1: sizes.left, x2: sizes.end, y1: middle, y2: middle }));
   const half = Math.min(13, sizes.row / 2 - 5);
@@ -95,7 +97,7 @@ function clusterRow(i, data, options, sizes, scale, bars) {
       svgElement("title", {}, `vote ${k + 1}: ${significant(vote)}`)));
   }
   group.append(...weightBar(weight, i, options, bars, middle, half));
-  return group;
+  return row;
 }
 
 /** The bar, with one tick per class for the mean weight of its images. */

@@ -4,7 +4,7 @@ import { button, calmMotion, element, labelledSlider } from "../dom.js";
 import { fixed, signed } from "../format.js";
 import { paintPicture, sizeCanvas } from "../drawing/colour.js";
 import { onlyLatest } from "../session.js";
-import { captioned, emptyPanel, panelFrame } from "./frame.js";
+import { captioned, emptyPanel, panelFrame, watchVisibility } from "./frame.js";
 import { networkOfKind, ownThumbnails, pictureFor, sharesPicture } from "./own_network.js";
 
 // The paper varies a dimension in 11 steps in [-0.25, 0.25].
@@ -26,9 +26,9 @@ export class DimensionsPanel {
     });
     this.root = this.frame.root;
     this.version = 0;
-    // Decoded pictures so far, for the tests.
-    this.decoded = 0;
     this.compute = onlyLatest(() => this.run());
+    // The panels in view come first.
+    this.isVisible = watchVisibility(this.root, () => this.compute());
     this.onNetwork();
     session.listen((what) => what === "result" && this.onPicture());
     this.store.listen((names) => this.onChange(names));
@@ -120,7 +120,7 @@ export class DimensionsPanel {
 
   /** The reconstruction first, then the strips, the one in use before the others. */
   async run() {
-    if (!this.network || !this.session.result) return;
+    if (!this.network || !this.session.result || !this.isVisible()) return;
     const { network, session } = this;
     this.version += 1;
     const version = this.version;
@@ -129,7 +129,6 @@ export class DimensionsPanel {
     const label = this.prediction;
     const capsules = this.changed(this.offsets());
     const { pixels } = await session.engine.decode(network.id, capsules, { label });
-    this.decoded += 1;
     paintPicture(this.drawn, pixels, network.decoder ?? network.input);
     this.fillStrips(version);
   }

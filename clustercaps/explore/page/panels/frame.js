@@ -42,3 +42,15 @@ export function emptyPanel(body, text, command = "") {
 export function captioned(canvas, caption) {
   return element("figure", { class: "captioned" }, canvas, element("figcaption", {}, caption));
 }
+
+/** Whether a panel is near the part of the page in view; `onshow` runs when it comes there. */
+export function watchVisibility(root, onshow) {
+  let visible = false;
+  const observer = new IntersectionObserver((entries) => {
+    const before = visible;
+    visible = entries.at(-1).isIntersecting;
+    if (visible && !before) onshow();
+  }, { rootMargin: "200px" });
+  observer.observe(root);
+  return () => visible;
+}

@@ -36,7 +36,7 @@ export class InputPanel {
       button("Reset", () => this.reset()));
     this.frame.body.append(
       this.pad.root, this.note, this.verdict, this.barsHolder, this.legend,
-      element("h3", {}, "Test images"), this.chooser,
+      element("h3", { "data-unsaved": "" }, "Test images"), this.chooser,
       element("h3", {}, "Move it"), sliders, extra,
     );
     addEventListener("paste", (event) => this.onPaste(event));

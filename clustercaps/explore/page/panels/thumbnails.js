@@ -38,6 +38,7 @@ export class Thumbnails {
     this.indices = indices;
     this.buttons = indices.map((n) => thumbnail(network, n, this.size, this.onchoose));
     this.root.replaceChildren(...this.buttons);
+    this.mark(-1);
   }
 
   /** Mark the chosen image; -1 for none. */

@@ -4,7 +4,7 @@ import { element, labelledSelect, labelledSlider, showProblem } from "../dom.js"
 import { fixed, signed } from "../format.js";
 import { paintPicture, sizeCanvas } from "../drawing/colour.js";
 import { onlyLatest } from "../session.js";
-import { captioned, emptyPanel, panelFrame } from "./frame.js";
+import { captioned, emptyPanel, panelFrame, watchVisibility } from "./frame.js";
 import { networkOfKind, ownThumbnails, pictureFor, sharesPicture } from "./own_network.js";
 import { PresetChart } from "./presets.js";
 
@@ -34,6 +34,8 @@ export class TransformPanel {
     });
     this.root = this.frame.root;
     this.compute = onlyLatest(() => this.run());
+    // The panels in view come first.
+    this.isVisible = watchVisibility(this.root, () => this.compute());
     this.onNetwork();
     session.listen((what) => what === "result" && this.onPicture());
     this.store.listen((names) => this.onChange(names));
@@ -128,7 +130,7 @@ export class TransformPanel {
 
   async run() {
     const { session, first } = this;
-    if (!first || !session.result) return;
+    if (!first || !session.result || !this.isVisible()) return;
     const pixels = pictureFor(session, first, this.store.state.sample);
     const moved = !this.fresh;
     if (moved) {

@@ -22,9 +22,9 @@ BELOW: dict[str, set[str]] = {
     "data": set(),
     "training": {"routing", "kernels", "layers", "losses", "models", "data"},
 }
-BELOW["experiments"] = BELOW["bench"] = {*BELOW["training"], "training"}
+BELOW["experiments"] = BELOW["bench"] = BELOW["explore"] = {*BELOW["training"], "training"}
 BELOW["testing"] = BELOW["models"] | {"models"}
-BELOW["cli"] = {*BELOW, "experiments", "bench"}
+BELOW["cli"] = {*BELOW, "experiments", "bench", "explore"}
 # `clustercaps` itself: its version, and names that it imports on first use.
 ROOT = ""
 
@@ -113,7 +113,7 @@ SOURCES = sorted(
     path
     for folder in (PACKAGE, PACKAGE.parent / "tests", PACKAGE.parent / "examples")
     for path in folder.rglob("*")
-    if path.suffix in (".py", ".h", ".cpp")
+    if path.suffix in (".py", ".h", ".cpp", ".js", ".css")
 )
 
 

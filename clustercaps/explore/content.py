@@ -18,8 +18,8 @@ from clustercaps.training.batches import balanced
 from clustercaps.utils.sizes import map_sizes
 
 PER_CLASS = 20
-# Misclassified images on top of these, found among the first SEARCHED test images.
-WRONG, SEARCHED = 20, 2000
+# Misclassified images on top of these, found among SEARCHED times as many test images.
+WRONG, SEARCHED = 20, 10
 BATCH = 25
 
 Stored = UInt8[Tensor, "images chans height width"]
@@ -53,7 +53,9 @@ def unused(id: str, taken: set[str]) -> str:
 
 
 @torch.no_grad()
-def record(source: Source, id: str, data_dir: str | None) -> dict[str, Any]:
+def record(
+    source: Source, id: str, data_dir: str | None = None, per_class: int = PER_CLASS
+) -> dict[str, Any]:
     """A network as the page reads it."""
     model, prepare = source.model.eval(), source.prepare
     if prepare.standardise:
@@ -61,7 +63,7 @@ def record(source: Source, id: str, data_dir: str | None) -> dict[str, Any]:
             f"{id}: images of {source.data} are standardised one by one, which the explorer does "
             "not do; pass a network for another dataset"
         )
-    pixels, labels = choose_images(source, data_dir)
+    pixels, labels = choose_images(source, data_dir, per_class)
     images = prepare_stored(prepare, pixels)
     predicted = torch.cat([model(part).argmax(1) for part in images.split(BATCH)])
     averages = None if isinstance(model, AffineCNN) else class_averages(model, images, labels)
@@ -160,15 +162,18 @@ def map_shape(before: tuple[int, int], after: tuple[int, int]) -> dict[str, int]
     return {"inHeight": in_height, "inWidth": in_width, "height": height, "width": width}
 
 
-def choose_images(source: Source, data_dir: str | None) -> tuple[Stored, Int[Tensor, " images"]]:
+def choose_images(
+    source: Source, data_dir: str | None, per_class: int
+) -> tuple[Stored, Int[Tensor, " images"]]:
     """Test images as the network sees them, in bytes: some of every class, and misclassified ones.
 
     Images that ship with the package are taken as they are, so that no dataset is needed.
     """
-    prepare = source.prepare
+    prepare, wanted = source.prepare, per_class * source.model.num_classes
     if source.stored is not None:
         kept = load_file(source.stored)
-        return as_stored(prepare, kept["pixels"]), kept["labels"]
+        first = balanced(kept["labels"], min(wanted, len(kept["labels"])))
+        return as_stored(prepare, kept["pixels"][first]), kept["labels"][first]
     images: Any
     if data.is_streamed(source.data):
         side = source.model.img_size[0]
@@ -181,8 +186,8 @@ def choose_images(source: Source, data_dir: str | None) -> tuple[Stored, Int[Ten
             f"{source.id} has {source.model.num_classes} classes, {source.data} has more; pass the "
             "dataset it was trained on"
         )
-    some = balanced(labels, min(SEARCHED, len(labels)))
-    shown = some[balanced(labels[some], min(PER_CLASS * source.model.num_classes, len(some)))]
+    some = balanced(labels, min(SEARCHED * wanted, len(labels)))
+    shown = some[balanced(labels[some], min(wanted, len(some)))]
     pixels = {}
     wrong: list[int] = []
     for part in some.split(BATCH):
@@ -202,7 +207,7 @@ def read(images: Any, indices: Tensor) -> Stored:
     return torch.stack([images[index][0] for index in indices.tolist()])
 
 
-def as_stored(prepare: Prepare, pixels: Stored) -> Stored:
+def as_stored(prepare: Prepare, pixels: UInt8[Tensor, "images chans in_height in_width"]) -> Stored:
     """Images at the size of the network, in bytes."""
     scaled = prepare.scale(pixels) * 255
     if prepare.size is not None:

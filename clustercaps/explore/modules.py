@@ -45,7 +45,7 @@ def _add(
     if not path.is_file():
         user = above[-1].name if above else "the page"
         raise ModuleError(f"{user} imports {path}, which is not a file")
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8") + "\n"
     if "</script" in text.lower():
         raise ModuleError(f"{path.name} contains </script, which would end the script of the page")
     heads = []
@@ -92,4 +92,4 @@ def _without_exports(path: Path, text: str) -> tuple[str, list[str]]:
     twice = {name for name in exports if exports.count(name) > 1}
     if twice or any(" as " in name for name in exports):
         raise ModuleError(f"{path.name} exports a name twice or under another name: {exports}")
-    return text if text.endswith("\n") else text + "\n", exports
+    return text, exports

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from clustercaps import data
 from clustercaps.explore.assemble import MOST_BYTES
@@ -147,7 +146,7 @@ def load_network(folder: Path) -> ImageClassifier:
             f"{file} has {file.stat().st_size / 1e6:.0f} MB; the page has room for "
             f"{MOST_BYTES / 1e6:.0f} MB"
         )
-    check_size(folder / CONFIG_FILE, config)
+    kind_of(without_memory(folder / CONFIG_FILE, config), str(folder))
     model = from_pretrained(folder).float()
     for name, tensor in model.state_dict().items():
         if not torch.isfinite(tensor).all():
@@ -155,8 +154,8 @@ def load_network(folder: Path) -> ImageClassifier:
     return model
 
 
-def check_size(path: Path, config: dict[str, Any]) -> None:
-    """Build the network without memory and count its parameters, before it is built with memory."""
+def without_memory(path: Path, config: dict[str, Any]) -> ImageClassifier:
+    """The network of a `config.json` on the meta device, to check it before memory is used."""
     settings = {name: value for name, value in config.items() if name != "architecture"}
     known = {each.__name__: each for each in KINDS.values()}
     architecture = str(config.get("architecture"))
@@ -164,7 +163,7 @@ def check_size(path: Path, config: dict[str, Any]) -> None:
         raise ValueError(f"{path}: {unknown('network of the explorer', architecture, known)}")
     try:
         with torch.device("meta"):
-            model: nn.Module = known[architecture](**settings)
+            model = known[architecture](**settings)
     except (TypeError, ValueError, KeyError, RuntimeError, OverflowError) as error:
         reason = str(error).partition("\n")[0][:LONGEST_TEXT]
         raise ValueError(f"{path} does not describe a {architecture}: {reason}") from error
@@ -174,6 +173,7 @@ def check_size(path: Path, config: dict[str, Any]) -> None:
             f"{path} describes a network of {count:,} parameters; the page has room for "
             f"{MOST_PARAMETERS:,}"
         )
+    return model
 
 
 def packaged_sources() -> list[str]:

@@ -18,6 +18,7 @@ from clustercaps.explore.sources import open_source
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+PER_CLASS = 4
 # Networks with decoders that are small and untrained; the first network of the page is trained.
 UNTRAINED = {
     "class_capsules": {"dim": 4, "votes": 3},
@@ -31,11 +32,11 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the page of the tests contains: M1 with its packaged weights, and untrained networks."""
     folder = tmp_path_factory.mktemp("networks")
     torch.manual_seed(0)
-    networks = [record(open_source("m1:fashion-mnist"), "m1:fashion-mnist", None)]
+    networks = [record(open_source("m1:fashion-mnist"), "m1:fashion-mnist", per_class=PER_CLASS)]
     for name, settings in UNTRAINED.items():
         create_model(name, **settings).save_pretrained(folder / name)
         source = open_source(str(folder / name), "fashion-mnist-mini")
-        networks.append(record(source, name, None))
+        networks.append(record(source, name, per_class=PER_CLASS))
     return {"version": "test", "networks": networks}
 
 

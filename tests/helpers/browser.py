@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
 from helpers.javascript import Run, decode, expression
 
 if TYPE_CHECKING:

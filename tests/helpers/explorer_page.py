@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
 
 # Generous, because other processes may use the machine.
-PATIENCE = 90_000
+PATIENCE = 40_000
 
 
 def ready(page: "Page") -> "Page":

@@ -24,11 +24,20 @@ export function button(text, onclick, attributes = {}) {
   return element("button", { type: "button", onclick, ...attributes }, text);
 }
 
+let controls = 0;
+
+/** A label beside its control, not around it: options and values are no part of the name. */
+function labelled(text, control) {
+  controls += 1;
+  control.id = `control-${controls}`;
+  return element("label", { for: control.id }, text);
+}
+
 /** A select with a visible label. `options` are [value, text]. */
-export function labelledSelect(text, options, onchange, attributes = {}) {
-  const select = element("select", { onchange: () => onchange(select.value), ...attributes });
+export function labelledSelect(text, options, onchange) {
+  const select = element("select", { onchange: () => onchange(select.value) });
   setOptions(select, options);
-  return { root: element("label", { class: "field" }, element("span", {}, text), select), select };
+  return { root: element("div", { class: "field" }, labelled(text, select), select), select };
 }
 
 export function setOptions(select, options) {
@@ -53,7 +62,7 @@ export function labelledSlider(text, { min, max, step, value, show, oninput }) {
     oninput(Number(slider.value));
   });
   set(value);
-  const root = element("label", { class: "slider" }, element("span", {}, text), slider, shown);
+  const root = element("div", { class: "slider" }, labelled(text, slider), slider, shown);
   return { root, slider, set };
 }
 

@@ -80,7 +80,7 @@ export function readAddress(address, networks) {
   const named = networks.find((each) => each.id === words.get("network"));
   const state = { ...startState(networks), ...startSelection(named ?? networks[0]) };
   for (const [name, text] of words) {
-    if (!(name in state)) continue;
+    if (!Object.hasOwn(state, name)) continue;
     const value = readValue(name, text);
     if (value !== null) state[name] = value;
   }

@@ -131,7 +131,7 @@ function sumSteps(data, { shown }, sizes, scale) {
     const thick = Math.min(10, sizes.step - 3);
     parts.push(svgElement("g", { class: `cluster-${i % COLOURS}` },
       svgElement("rect", { class: "sum-part", x: Math.min(from, to), y, width: Math.max(1.5, Math.abs(to - from)), height: thick }),
-      svgElement("line", { class: "sum-link", x1: to, x2: to, y1: y, y2: y + sizes.step + thick / 2 })));
+      svgElement("line", { class: "sum-link", x1: to, x2: to, y1: y, y2: i + 1 < data.weights.length ? y + sizes.step + thick / 2 : y })));
     if (sizes.step >= 14 && !sizes.narrow) {
       const text = `${fixed(data.weights[i])} \u00d7 ${fixed(data.centroids[i])} = ${signed(next - sum)}`;
       parts.push(svgElement("text", { class: "sum-text", x: sizes.barsLeft, y: y + thick - 1 }, text));

@@ -72,13 +72,12 @@ export class DimensionsPanel {
   buildRows() {
     const { dim } = this.network.layers.at(-1);
     this.rowsHead = element("div", { class: "dimension-head", "aria-hidden": "true" },
-      element("span", {}, "dimension, change"), element("span", { class: "number" }, `${fixed(-REACH)} \u2026 ${signed(REACH)}`));
+      element("span", {}, "change of the dimension"), element("span", { class: "number" }, `${fixed(-REACH)} \u2026 ${signed(REACH)}`));
     this.rows = Array.from({ length: dim }, (_, n) => {
-      const slider = labelledSlider(String(n + 1), {
+      const slider = labelledSlider(`Dimension ${n + 1}`, {
         min: -SLIDER_REACH, max: SLIDER_REACH, step: 0.01, value: 0, show: (v) => signed(v),
         oninput: (value) => this.setOffset(n, value),
       });
-      slider.slider.setAttribute("aria-label", `Dimension ${n + 1}`);
       const strip = Array.from({ length: STEPS }, () => {
         const canvas = element("canvas", { "aria-hidden": "true" });
         sizeCanvas(canvas, SMALL);

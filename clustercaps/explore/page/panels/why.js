@@ -116,7 +116,7 @@ export class WhyPanel {
     paintMap(this.map, change, height, width, (value) => scale(value / most));
     this.key.replaceChildren(
       element("span", { class: "number" }, significant(-most)), colourBar(scale, -1, 1),
-      element("span", { class: "number" }, `+${significant(most)}`), element("span", {}, "left: lowers the weight, right: raises it"));
+      element("span", { class: "number" }, `+${significant(most)}`), element("span", {}, "left: a lighter pixel lowers the weight; right: it raises it"));
   }
 
   paintNothing() {
@@ -129,15 +129,16 @@ export class WhyPanel {
 
   summarise(change) {
     const { width } = this.store.network.input;
-    const reached = change.filter((value) => value !== 0).length;
     const [up, down] = [Math.max(...change), Math.min(...change)];
+    const most = Math.max(up, -down);
+    const strong = change.filter((value) => Math.abs(value) > most / 10).length;
     const at = (value) => {
       const n = change.indexOf(value);
       return `row ${Math.floor(n / width) + 1}, column ${(n % width) + 1}`;
     };
-    this.answer.textContent = reached === 0
-      ? "No pixel changes this weight."
-      : `${reached} of ${change.length} pixels reach this weight. It rises most at ${at(up)} and falls most at ${at(down)}.`;
+    this.answer.textContent = most === 0
+      ? "None of the pixels changes this weight."
+      : `${strong} of ${change.length} pixels have more than a tenth of the strongest effect. A lighter pixel raises the weight most at ${at(up)} and lowers it most at ${at(down)}.`;
   }
 
   numbers() {

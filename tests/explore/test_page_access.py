@@ -67,6 +67,7 @@ def test_the_theme_follows_the_system_and_the_switch(explorer: "Page") -> None:
     ground = "getComputedStyle(document.body).backgroundColor"
     light = explorer.evaluate(ground)
     explorer.emulate_media(color_scheme="dark")
+    explorer.locator("html[data-theme='dark']").wait_for()
     dark = explorer.evaluate(ground)
     assert dark != light
     explorer.get_by_label("Theme").select_option("light")

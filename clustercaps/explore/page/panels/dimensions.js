@@ -1,6 +1,6 @@
 /** Panel 5: what each dimension of the predicted class capsule means to the decoder. */
 
-import { button, calmMotion, element, labelledSlider } from "../dom.js";
+import { button, calmMotion, element, labelledSlider, showProblem } from "../dom.js";
 import { fixed, signed } from "../format.js";
 import { paintPicture, sizeCanvas } from "../drawing/colour.js";
 import { onlyLatest } from "../session.js";
@@ -36,13 +36,13 @@ export class DimensionsPanel {
 
   onNetwork() {
     this.network = networkOfKind(this.store, "class_capsules");
+    this.forget();
     clearInterval(this.walking);
     if (!this.network) {
       emptyPanel(this.frame.body, "This needs a network with one capsule per class and a decoder. Train one and add it to the page:",
         "clustercaps train class_capsules --data mnist --recipe fast --out runs/class-capsules\nclustercaps explore m1:fashion-mnist runs/class-capsules");
       return;
     }
-    this.features = null;
     this.input = element("canvas", { role: "img", "aria-label": "The image" });
     this.drawn = element("canvas", { role: "img", "aria-label": "The reconstruction" });
     for (const canvas of [this.input, this.drawn]) sizeCanvas(canvas, 140);
@@ -113,54 +113,64 @@ export class DimensionsPanel {
 
   onPicture() {
     if (!this.network) return;
-    this.features = null;
+    this.forget();
     this.compute();
+  }
+
+  /** The capsules belong to another picture; strips under way end. */
+  forget() {
+    this.capsules = null;
+    this.version += 1;
   }
 
   /** The reconstruction first, then the strips, the one in use before the others. */
   async run() {
-    if (!this.network || !this.session.result || !this.isVisible()) return;
     const { network, session } = this;
+    if (!network || !session.result || !this.isVisible()) return;
     this.version += 1;
     const version = this.version;
-    if (!this.features) await this.readFeatures();
-    if (version !== this.version || network !== this.network) return;
-    const label = this.prediction;
-    const capsules = this.changed(this.offsets());
-    const { pixels } = await session.engine.decode(network.id, capsules, { label });
-    paintPicture(this.drawn, pixels, network.decoder ?? network.input);
-    this.fillStrips(version);
+    const capsules = this.capsules ?? (await this.readCapsules());
+    if (version !== this.version) return;
+    this.capsules = capsules;
+    this.showCapsules(capsules);
+    const drawn = await this.decode(capsules, this.offsets());
+    if (version !== this.version) return;
+    paintPicture(this.drawn, drawn, network.decoder ?? network.input);
+    this.fillStrips(capsules, version).catch((error) => showProblem(error.message));
   }
 
-  async readFeatures() {
-    const { network, session } = this;
-    const pixels = pictureFor(session, network, this.store.state.picture);
-    const own = network.id === this.store.state.network && session.resultOf === network.id;
-    const result = own ? session.result : await session.forward(network.id, pixels, { routing: this.store.state.routing });
-    paintPicture(this.input, pixels, network.input);
-    this.features = result.features;
-    this.prediction = result.prediction;
-    this.title.textContent = `The capsule of \u201c${network.classes[result.prediction]}\u201d, the predicted class (${network.title}).`;
+  /** The class capsules of the picture: {features, prediction, pixels}. */
+  async readCapsules() {
+    const { network, session, store } = this;
+    const pixels = pictureFor(session, network, store.state.picture);
+    const own = network.id === store.state.network && session.resultOf === network.id;
+    const { routing } = store.state;
+    const { features, prediction } = own ? session.result : await session.forward(network.id, pixels, { routing });
+    return { features, prediction, pixels };
+  }
+
+  showCapsules({ prediction, pixels }) {
+    paintPicture(this.input, pixels, this.network.input);
+    this.title.textContent = `The capsule of \u201c${this.network.classes[prediction]}\u201d, the predicted class (${this.network.title}).`;
     this.thumbnails?.mark(this.store.state.picture);
     this.offsets().forEach((value, n) => this.rows[n].slider.set(value));
   }
 
-  /** All class capsules, the predicted one changed. */
-  changed(offsets) {
-    const features = Float32Array.from(this.features);
-    offsets.forEach((value, d) => (features[this.prediction * offsets.length + d] += value));
-    return features;
+  /** Decode all class capsules, the predicted one changed. */
+  async decode({ features, prediction }, offsets) {
+    const changed = Float32Array.from(features);
+    offsets.forEach((value, d) => (changed[prediction * offsets.length + d] += value));
+    return (await this.session.engine.decode(this.network.id, changed, { label: prediction })).pixels;
   }
 
-  async fillStrips(version) {
+  async fillStrips(capsules, version) {
     const order = this.rows.map((_, n) => n).sort((a, b) => (b === this.active) - (a === this.active));
     for (const n of order) {
       for (let step = 0; step < STEPS; step++) {
-        // A newer change has begun its own strips.
-        if (version !== this.version) return;
         const offsets = this.offsets();
         offsets[n] += -REACH + (2 * REACH * step) / (STEPS - 1);
-        const { pixels } = await this.session.engine.decode(this.network.id, this.changed(offsets), { label: this.prediction });
+        const pixels = await this.decode(capsules, offsets);
+        // A newer change has begun its own strips.
         if (version !== this.version) return;
         paintPicture(this.rows[n].strip[step], pixels, this.network.decoder ?? this.network.input);
       }
@@ -182,10 +192,10 @@ export class DimensionsPanel {
   }
 
   numbers() {
-    if (!this.features) return null;
+    if (!this.capsules) return null;
+    const { features, prediction } = this.capsules;
     const offsets = this.offsets();
-    const start = this.prediction * offsets.length;
-    const rows = offsets.map((value, d) => [d + 1, this.features[start + d], value]);
-    return { header: ["dimension", `capsule of ${this.network.classes[this.prediction]}`, "change"], rows };
+    const rows = offsets.map((value, d) => [d + 1, features[prediction * offsets.length + d], value]);
+    return { header: ["dimension", `capsule of ${this.network.classes[prediction]}`, "change"], rows };
   }
 }

@@ -52,6 +52,7 @@ export class NetworkPanel {
     const dims = Math.max(...network.layers.map((layer) => layer.dim));
     const options = Array.from({ length: dims }, (_, n) => [String(n + 1), `dimension ${n + 1}`]);
     setOptions(this.show.select, [["length", "capsule length"], ...options]);
+    this.show.select.value = this.store.state.show;
     this.buildGrid();
     this.fillCard();
     this.mark();

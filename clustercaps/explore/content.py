@@ -188,7 +188,7 @@ def choose_images(
         )
     some = balanced(labels, min(SEARCHED * wanted, len(labels)))
     shown = some[balanced(labels[some], min(wanted, len(some)))]
-    pixels = {}
+    pixels: dict[int, Tensor] = {}
     wrong: list[int] = []
     for part in some.split(BATCH):
         stored = as_stored(prepare, read(images, part))

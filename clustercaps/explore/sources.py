@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from clustercaps import data
+from clustercaps.data import Prepare, info, test_transform
 from clustercaps.explore.assemble import MOST_BYTES
 from clustercaps.models import (
     AffineCapsuleNet,
@@ -65,9 +65,9 @@ class Source:
     stored: Path | None = None
 
     @property
-    def prepare(self) -> data.Prepare:
+    def prepare(self) -> Prepare:
         """Preprocessing of test images."""
-        return data.test_transform(self.data, size=self.model.img_size[0])
+        return test_transform(self.data, size=self.model.img_size[0])
 
 
 def open_source(name: str, dataset: str | None = None) -> Source:
@@ -86,7 +86,7 @@ def open_source(name: str, dataset: str | None = None) -> Source:
                 "example --data fashion-mnist"
             )
         model = load_network(folder)
-        names = data.info(dataset).class_names
+        names: Any = info(dataset).class_names
         facts = {"data": dataset, "parameters": sum(p.numel() for p in model.parameters())}
         title = f"{type(model).__name__} on {dataset}"
         return _source(folder.resolve().name, title, model, names, dataset, facts)

@@ -209,7 +209,7 @@ def test_the_command_writes_the_page_and_opens_it(
     opened: list[str] = []
     # For time: fewer images.
     monkeypatch.setattr("clustercaps.explore.content.SEARCHED", 1)
-    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) is None)
+    monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
     out = tmp_path / "page.html"
     # Twice, because both have the same name.
     assert main(["explore", str(run), str(run), "--out", str(out)]) == 0

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from helpers.javascript import FOLDER, bundle
+
+from clustercaps.explore.assemble import FOLDER
+from clustercaps.explore.modules import bundle
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -44,6 +44,7 @@ export class TransformPanel {
   onNetwork() {
     this.networks = SHOWN.map(([kind, name]) => ({ name, network: networkOfKind(this.store, kind) })).filter(({ network }) => network);
     this.fresh = false;
+    this.presets?.stop();
     this.first = this.networks[0]?.network;
     if (!this.first) {
       emptyPanel(this.frame.body, "This needs a network with a decoder on its last channels, and the CNN it is compared with. Train both and add them to the page:",

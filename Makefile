@@ -57,7 +57,12 @@ test-asan: .venv/.ok
 	$(PY) $(PIP_INSTALL) --editable '.[dev,browser]'
 	@touch $@
 
-test-browser: .venv/.browser
+# The checker of accessibility, for the tests alone.
+.browser-tools/node_modules/axe-core/axe.min.js:
+	@command -v npm >/dev/null || { echo "npm is missing: install it, on Debian with 'apt-get install npm'" >&2; exit 1; }
+	npm install --silent --no-audit --no-fund --ignore-scripts --prefix .browser-tools axe-core@4.14.0
+
+test-browser: .venv/.browser .browser-tools/node_modules/axe-core/axe.min.js
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
 	|| { [ "$$(id -u)" = 0 ] && apt-get -q update && apt-get -q install -y --no-install-recommends chromium; } \
 	|| { echo "Chromium is missing: install it, on Debian with 'apt-get install chromium'" >&2; exit 1; }
@@ -89,4 +94,4 @@ format: .venv/.ok
 	$(PY) -m ruff format .
 
 clean:
-	rm -rf .venv .venv-triton .mypy_cache .pytest_cache .ruff_cache .coverage
+	rm -rf .venv .venv-triton .browser-tools .mypy_cache .pytest_cache .ruff_cache .coverage

@@ -182,13 +182,14 @@ export class NetworkPanel {
     paintPicture(this.image, pixels, network.input);
     const bylength = state.show === "length";
     const all = this.maps.map((maps, n) => maps.map((_, c) => this.values(n, c)));
-    const largest = Math.max(1e-9, ...all.flat().map((values) => values.reduce((a, b) => Math.max(a, Math.abs(b)), 0)));
+    // Each layer has its own scale: the last one would be pale beside the first.
+    const largest = all.map((layer) => Math.max(1e-9, ...layer.map((values) => values.reduce((a, b) => Math.max(a, Math.abs(b)), 0))));
     const scale = bylength ? lengthColours() : signedColours();
     const place = this.pointed ?? state;
     const reach = reachOf(network.layers, place.layer, place.row, place.column);
     this.maps.forEach((maps, n) => maps.forEach(({ canvas }, c) => {
       const { height, width } = network.layers[n];
-      paintMap(canvas, all[n][c], height, width, (value) => scale(value / largest));
+      paintMap(canvas, all[n][c], height, width, (value) => scale(value / largest[n]));
       if (n === place.layer && c === place.parent) {
         outline(canvas, { rows: [place.row, place.row], columns: [place.column, place.column] }, height, width, "--accent-mark");
       }
@@ -196,18 +197,18 @@ export class NetworkPanel {
       if (n === place.layer + 1) outline(canvas, reach.above, height, width, "--second-mark");
     }));
     if (place.layer === 0) outline(this.image, reach.below, network.input.height, network.input.width, "--accent-mark");
-    this.showKey(scale, bylength, largest);
+    this.showKey(scale, bylength, largest[place.layer], place.layer);
     this.status.textContent = this.describe(place, reach);
     this.drawLinks();
   }
 
-  showKey(scale, bylength, largest) {
+  showKey(scale, bylength, largest, layer) {
     const [low, high] = bylength ? [0, 1] : [-1, 1];
     const first = bylength ? "0" : significant(-largest);
     const name = bylength ? "capsule length" : `value of dimension ${this.store.state.show}`;
     this.key.replaceChildren(
       element("span", { class: "number" }, first), colourBar(scale, low, high),
-      element("span", { class: "number" }, significant(largest)), element("span", {}, name));
+      element("span", { class: "number" }, significant(largest)), element("span", {}, `${name}, layer ${layer + 1}; each layer has its own scale`));
   }
 
   describe({ layer, parent, row, column }, reach = reachOf(this.store.network.layers, layer, row, column)) {

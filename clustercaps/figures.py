@@ -7,7 +7,7 @@ channels and dimensions start at 1.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -113,10 +113,9 @@ def votes(
         if not first <= value < size + first:
             raise ValueError(f"{name} must be {first} to {size + first - 1}, got {value}")
     place = (channel - 1, dim - 1, row, column)
-    cast = trace.votes[(0, ..., *place)].cpu()
-    centroids, spread, weights = (
-        part[(0, ..., *place)].cpu() for part in (trace.centroids, trace.spread, trace.weights)
-    )
+    parts = (trace.centroids, trace.spread, trace.weights)
+    centroids, spread, weights = (_entry(part[0], place) for part in parts)
+    cast = _entry(trace.votes[0].flatten(0, 1), place).view(len(weights), -1)
     clusters, parent = len(cast), float((weights * centroids).sum())
     figure = new_figure(5.6, 0.42 * clusters + 1.0)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
@@ -124,10 +123,16 @@ def votes(
     left.axvline(parent, color=COLOURS[1], lw=1, label=f"parent {parent:.3f}")
     for number, own in zip(rows, cast, strict=True):
         left.plot(own, [number] * len(own), "o", ms=4, mfc="none", color=COLOURS[0])
-    bars = {"fmt": "|", "ms": 9, "color": "0.2", "capsize": 3, "label": "centroid and spread"}
+    bars: dict[str, Any] = {
+        "fmt": "|",
+        "ms": 9,
+        "color": "0.2",
+        "capsize": 3,
+        "label": "centroid and spread",
+    }
     # Below the votes, which it would hide.
     low = [number + 0.25 for number in rows]
-    left.errorbar(centroids, low, xerr=spread, **bars)  # type: ignore[arg-type]
+    left.errorbar(centroids, low, xerr=spread, **bars)
     left.set(xlabel="vote", ylabel="cluster", yticks=list(rows), ylim=(clusters + 0.6, 0.4))
     right.barh(list(rows), weights.numpy(), color=COLOURS[0], height=0.6)
     right.axvline(1 / clusters, color="0.3", lw=0.8, ls="--")
@@ -164,7 +169,7 @@ def perturbations(
         raise ValueError(
             f"{type(model).__name__} has no class capsules with a decoder; use class_capsules"
         )
-    features: Tensor = model.forward_features(_batch(model, image)[:1])
+    features: Any = model.forward_features(_batch(model, image)[:1])
     chosen = int(model.forward_head(features).argmax(1)) if label is None else label
     dims = features.shape[2]
     changed = features.repeat(dims * steps, 1, 1)
@@ -263,6 +268,12 @@ def _trace(model: ImageClassifier, images: Tensor, layer: int) -> RoutingTrace:
     if not 1 <= layer <= len(traces):
         raise ValueError(f"layer must be 1 to {len(traces)}, got {layer}")
     return traces[layer - 1]
+
+
+def _entry(values: Tensor, place: tuple[int, int, int, int]) -> Tensor:
+    """What belongs to one channel, dimension, row and column [N] of [N, C, D, H, W]."""
+    channel, dim, row, column = place
+    return values[:, channel, dim, row, column].cpu()
 
 
 def _show(ax: "Axes", values: Tensor, colours: str, high: float | None = None) -> None:

@@ -37,9 +37,9 @@ def test_votes_are_those_of_the_trace(classifier: ImageClassifier) -> None:
     figure = figures.votes(classifier, IMAGE, layer=2, channel=3, dim=2, position=(1, 5))
     dots, bars = figure.axes
     with torch.no_grad():
-        _, traces = classifier.forward_features(IMAGE[None], trace=True)
+        _, traces = classifier.capsules(IMAGE[None], trace=True)
     place = (0, slice(None), 2, 1, 1, 5)
-    widths = torch.tensor([bar.get_width() for bar in bars.patches])
+    widths = torch.tensor([bar.get_width() for bar in bars.containers[0]])
     torch.testing.assert_close(widths.float(), traces[1].weights[place])
     drawn = torch.tensor([list(line.get_xdata()) for line in dots.lines[1:5]])
     torch.testing.assert_close(drawn.float(), traces[1].votes[0, :, :, 2, 1, 1, 5])

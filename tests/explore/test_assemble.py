@@ -209,7 +209,12 @@ def test_the_command_writes_the_page_and_opens_it(
     opened: list[str] = []
     # For time: fewer images.
     monkeypatch.setattr("clustercaps.explore.content.SEARCHED", 1)
-    monkeypatch.setattr("webbrowser.open", lambda address: not opened.append(address))
+
+    def open_address(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", open_address)
     out = tmp_path / "page.html"
     # Twice, because both have the same name.
     assert main(["explore", str(run), str(run), "--out", str(out)]) == 0

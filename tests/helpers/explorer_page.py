@@ -34,8 +34,12 @@ def panel(page: "Page", name: str) -> "Locator":
 
 def address_of(page: "Page") -> str:
     """The address after #, which the page writes a moment after a change."""
-    page.wait_for_timeout(450)
-    return page.url.partition("#")[2]
+    # A timer of the page itself: it fires after the one that writes the address, however slow.
+    return str(
+        page.evaluate(
+            "() => new Promise((done) => setTimeout(() => done(location.hash.slice(1)), 400))"
+        )
+    )
 
 
 def canvas_text(canvas: "Locator") -> str:

@@ -63,6 +63,8 @@ export class Tour {
     this.root.classList.toggle("at-left", panel === "routing");
     const target = document.getElementById(`panel-${panel}`);
     target.classList.add("toured");
-    target.scrollIntoView({ block: "start", behavior: calmMotion() ? "auto" : "smooth" });
+    // On a phone the tour covers half of the window: start at the figure.
+    const spot = (innerWidth < 760 && target.querySelector(".headline")) || target;
+    spot.scrollIntoView({ block: "start", behavior: calmMotion() ? "auto" : "smooth" });
   }
 }

@@ -53,6 +53,7 @@ export class RoutingPanel {
     this.ways = radioGroup("routing", "Weigh clusters", [["cluster", "by agreement"], ["uniform", "all equal"]],
       (routing) => this.store.set({ routing }));
     this.play = button("Play the sum", () => this.playSum());
+    this.play.hidden = calmMotion();
     const selects = element("div", { class: "controls" }, ...Object.values(this.selects).map((each) => each.root));
     this.controls = element("div", { "data-unsaved": "" }, selects);
     this.ways.root.append(this.play);
@@ -97,7 +98,6 @@ export class RoutingPanel {
   playSum() {
     clearInterval(this.timer);
     const count = this.session.votes?.weights.length ?? 0;
-    if (calmMotion()) return;
     this.shown = 0;
     this.draw();
     this.timer = setInterval(() => {

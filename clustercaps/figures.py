@@ -119,22 +119,9 @@ def votes(
     clusters, parent = len(cast), float((weights * centroids).sum())
     figure = new_figure(5.6, 0.42 * clusters + 1.0)
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 1))
-    rows = range(1, clusters + 1)
     left.axvline(parent, color=COLOURS[1], lw=1, label=f"parent {parent:.3f}")
-    for number, own in zip(rows, cast, strict=True):
-        left.plot(own, [number] * len(own), "o", ms=4, mfc="none", color=COLOURS[0])
-    bars: dict[str, Any] = {
-        "fmt": "|",
-        "ms": 9,
-        "color": "0.2",
-        "capsize": 3,
-        "label": "centroid and spread",
-    }
-    # Below the votes, which it would hide.
-    low = [number + 0.25 for number in rows]
-    left.errorbar(centroids, low, xerr=spread, **bars)
-    left.set(xlabel="vote", ylabel="cluster", yticks=list(rows), ylim=(clusters + 0.6, 0.4))
-    right.barh(list(rows), weights.numpy(), color=COLOURS[0], height=0.6)
+    _draw_votes(left, cast, centroids, spread)
+    right.barh(range(1, clusters + 1), weights.numpy(), color=COLOURS[0], height=0.6)
     right.axvline(1 / clusters, color="0.3", lw=0.8, ls="--")
     right.set(xlabel="routing weight", xlim=(0, None))
     for ax in (left, right):
@@ -146,6 +133,18 @@ def votes(
     where = f"layer {layer}, channel {channel}, dimension {dim}, position {row}, {column}"
     figure.suptitle(f"Votes: {where}", fontsize=9)
     return figure
+
+
+def _draw_votes(ax: "Axes", cast: Tensor, centroids: Tensor, spread: Tensor) -> None:
+    """Votes of every cluster [I, K] on a line of its own, with centroid and spread below them."""
+    rows = range(1, len(cast) + 1)
+    for number, own in zip(rows, cast, strict=True):
+        ax.plot(own, [number] * len(own), "o", ms=4, mfc="none", color=COLOURS[0])
+    bars: dict[str, Any] = {"fmt": "|", "ms": 9, "color": "0.2", "capsize": 3}
+    # Below the votes, which it would hide.
+    low = [number + 0.25 for number in rows]
+    ax.errorbar(centroids, low, xerr=spread, label="centroid and spread", **bars)
+    ax.set(xlabel="vote", ylabel="cluster", yticks=list(rows), ylim=(len(cast) + 0.6, 0.4))
 
 
 @torch.no_grad()

@@ -1,15 +1,17 @@
 """The engine in the page: opened from a file, in a worker, without a request."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from helpers.browser import watched_page
 
-from clustercaps.explore.assemble import FOLDER
+from clustercaps.explore.assemble import FOLDER, write_page
 from clustercaps.explore.modules import bundle
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.browser
 
@@ -164,6 +166,19 @@ def test_mistakes_are_answered_with_a_message(client: Client) -> None:
     for message, part in zip(found, expected, strict=True):
         assert message.startswith("Error: ")
         assert part in message
+
+
+def test_class_names_are_shown_as_text(
+    chromium: "Browser", content: dict[str, Any], tmp_path: Path
+) -> None:
+    name = "<img src=x onerror='window.broken=1'></script><b>bold</b>"
+    network = content["networks"][0]
+    changed = {**network, "classes": [name] * 10, "title": name, "id": name}
+    write_page({"version": name, "networks": [changed]}, tmp_path / "page.html")
+    with watched_page(chromium, tmp_path / "page.html") as page:
+        page.wait_for_function("document.body.innerText.includes('onerror')")
+        assert page.evaluate("window.broken") is None
+        assert page.locator("b", has_text="bold").count() == 0
 
 
 def test_times_are_reported(client: Client, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.browser
 
 
-def expect(locator):  # type: ignore[no-untyped-def]
+def expect(locator):
     """Playwright's assertions, imported late because playwright is optional."""
     from playwright.sync_api import expect as real
 

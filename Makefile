@@ -1,10 +1,12 @@
 # make demo            set up .venv, then train M1 on real images and draw what it learnt
+# make explore         set up .venv, then write explorer.html from the packaged weights and open it
 # make test            set up .venv, then run the tests
 # make test-docs       only the tests of README and docs: links, examples, every measured number
 # make coverage        the tests, then a table of the lines that they never ran; about a fifth slower
 # make lint            ruff and mypy
 # make format          ruff, in place
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
+# make test-browser    open the explorer in Chromium and test it; installs Debian's Chromium if it is missing
 # make test-triton     check the Triton kernel without a GPU, in an environment of its own
 # make test-asan       run the C++ kernel's tests and 2,000 random calls under the address sanitizer
 # make fuzz            damage 5,000 files, archives and command lines; some minutes
@@ -19,7 +21,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(if $(CONSTRA
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo test test-docs coverage lint format test-registry test-triton test-asan fuzz soak test-nodes clean
+.PHONY: help demo explore test test-browser test-docs coverage lint format test-registry test-triton test-asan fuzz soak test-nodes clean
 .DEFAULT_GOAL := help
 
 help:
@@ -33,6 +35,9 @@ help:
 
 demo: .venv/.ok
 	.venv/bin/clustercaps demo
+
+explore: .venv/.ok
+	.venv/bin/clustercaps explore
 
 test: .venv/.ok
 	$(PY) -m pytest -n 2
@@ -50,6 +55,22 @@ test-asan: .venv/.ok
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
 	$(PY) -m pytest tests/kernels/test_fuzz.py tests/kernels/test_values.py tests/kernels/test_operator.py
+
+# Playwright drives the Chromium of the system; it never downloads a browser.
+.venv/.browser: .venv/.ok
+	$(PY) $(PIP_INSTALL) --editable '.[dev,browser]'
+	@touch $@
+
+# The checker of accessibility, for the tests alone.
+.browser-tools/node_modules/axe-core/axe.min.js:
+	@command -v npm >/dev/null || { echo "npm is missing: install it, on Debian with 'apt-get install npm'" >&2; exit 1; }
+	npm install --silent --no-audit --no-fund --ignore-scripts --prefix .browser-tools axe-core@4.14.0
+
+test-browser: .venv/.browser .browser-tools/node_modules/axe-core/axe.min.js
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+	|| { [ "$$(id -u)" = 0 ] && apt-get -q update && apt-get -q install -y --no-install-recommends chromium; } \
+	|| { echo "Chromium is missing: install it, on Debian with 'apt-get install chromium'" >&2; exit 1; }
+	$(PY) -m pytest -m browser
 
 test-registry: .venv/.ok
 	$(PY) -m pytest -m registry
@@ -83,4 +104,4 @@ format: .venv/.ok
 	$(PY) -m ruff format .
 
 clean:
-	rm -rf .venv .venv-triton .mypy_cache .pytest_cache .ruff_cache .coverage
+	rm -rf .venv .venv-triton .browser-tools .mypy_cache .pytest_cache .ruff_cache .coverage

@@ -7,6 +7,7 @@
 - `cc.models`: networks by name (`create_model`) and by class, and their memory estimates
 - `cc.data`: datasets, preprocessing and augmentation
 - `cc.training`: `train(settings, out)` and the files of a run
+- `cc.figures`: votes, routing weights and reconstructions of an image, as matplotlib figures
 - `cc.testing`: checks for your own routings and layers
 
 Names are imported on first use, so that `clustercaps --help` does not import torch.
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import clustercaps.data as data
+    import clustercaps.figures as figures
     import clustercaps.functional as functional
     import clustercaps.layers as layers
     import clustercaps.losses as losses
@@ -37,6 +39,7 @@ __all__ = [
     "create_model",
     "create_routing",
     "data",
+    "figures",
     "from_pretrained",
     "functional",
     "layers",

@@ -25,6 +25,7 @@ COMMANDS = {
     "demo": "train M1 on the built-in dataset and draw figures",
     "reproduce": "reproduce a table or figure of the paper",
     "report": "collect all results of reproduce on one page",
+    "explore": "write a page to try out trained capsule networks in the browser",
     "kernels": "show which backends are available, which is used, and why",
     "bench": "measure time, memory and scaling of networks and layers",
 }

@@ -4,12 +4,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import Tensor
+from typing import Any
 
 from clustercaps import data
+from clustercaps.figures import routing
 from clustercaps.kernels import FUSED_ROUTINGS
 from clustercaps.models import CapsuleNet, get_preset
 from clustercaps.training.batches import open_split
@@ -17,12 +15,8 @@ from clustercaps.training.finished import Trained, finished_run, last_test
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.scoring import Score
 from clustercaps.training.settings import TrainSettings
-from clustercaps.utils.plotting import COLOURS, new_figure, save, style_of
-from clustercaps.utils.sizes import ImageBatch
+from clustercaps.utils.plotting import new_figure, save, style_of
 from clustercaps.utils.tables import printable
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def draw_run(path: Path | str, data_dir: str | None = None) -> list[Path]:
@@ -49,7 +43,7 @@ def draw_run(path: Path | str, data_dir: str | None = None) -> list[Path]:
         assert isinstance(images, data.Images)
         first = [int((images.labels == c).nonzero()[0]) for c in images.labels.unique()[:6]]
         pixels = trained.prepare(images.pixels[first])
-        drawn.append(routing_figure(trained.model, pixels, path / "routing.png"))
+        drawn.append(save(routing(trained.model, pixels), path / "routing.png"))
     return drawn
 
 
@@ -58,62 +52,6 @@ def shows_routing(settings: TrainSettings) -> bool:
     capsules = issubclass(get_preset(settings.model).network, CapsuleNet)
     routing = settings.model_settings.get("routing", "cluster")
     return capsules and routing in FUSED_ROUTINGS and not data.is_streamed(settings.data)
-
-
-@torch.no_grad()
-def routing_figure(model: CapsuleNet, images: ImageBatch, path: Path, layer: int = 2) -> Path:
-    """Draw, per image, its capsules in one layer and the routing weight of each vote cluster.
-
-    Args:
-        model: A capsule network.
-        images: A few preprocessed images.
-        path: Path of the PNG.
-        layer: Capsule layer to show, starting at 1.
-    """
-    place = next(model.parameters()).device
-    _, traces = model.forward_features(images.to(place), trace=True)
-    weights = traces[layer - 1].weights  # [B, I, C, D, H, W]
-    capsules = (weights * traces[layer - 1].centroids).sum(1)
-    lengths = capsules.norm(dim=2).cpu()  # [B, C, H, W]
-    shares = weights.mean((2, 3)).cpu()  # [B, I, H, W]
-    channels, clusters = lengths.shape[1], shares.shape[1]
-
-    figure = new_figure(1.15 * (2 + channels + clusters), 1.15 * len(images) + 0.6)
-    grid = figure.subplots(len(images), 2 + channels + clusters, squeeze=False)
-    fair = 1 / clusters
-    for row, axes in enumerate(grid):
-        show_map(axes[0], images[row].mean(0), "gray_r", None)
-        for channel in range(channels):
-            limits = (0.0, float(lengths[row].max()))
-            show_map(axes[1 + channel], lengths[row, channel], "viridis", limits)
-        for cluster in range(clusters):
-            ax = axes[1 + channels + cluster]
-            # A diverging colour map: white is the uniform weight 1 / clusters.
-            show_map(ax, shares[row, cluster], "RdBu_r", (0.0, 2 * fair))
-        bars = axes[-1]
-        bars.bar(
-            range(1, clusters + 1), shares[row].mean((1, 2)).numpy(), color=COLOURS[0], width=0.7
-        )
-        bars.axhline(fair, color="0.3", linewidth=0.8, linestyle="--")
-        bars.set(ylim=(0, 2 * fair), xticks=[], yticks=[])
-        bars.spines[["top", "right"]].set_visible(False)
-    titles = ["image", *(f"capsules\nchannel {channel + 1}" for channel in range(channels))]
-    titles += [f"weight of\ncluster {cluster + 1}" for cluster in range(clusters)]
-    for ax, title in zip(grid[0], [*titles, "mean\nweights"], strict=True):
-        ax.set_title(title, fontsize=9)
-    figure.suptitle(
-        f"Capsule lengths and routing weights in layer {layer} "
-        f"(red: above 1/{clusters}, blue: below; dashed: 1/{clusters})",
-        fontsize=10,
-    )
-    return save(figure, path)
-
-
-def show_map(ax: "Axes", values: Tensor, colours: str, limits: tuple[float, float] | None) -> None:
-    """Show a feature map as an image, without axes."""
-    low, high = limits or (None, None)
-    ax.imshow(values.numpy(), cmap=colours, vmin=low, vmax=high)
-    ax.set_axis_off()
 
 
 def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:

@@ -1,0 +1,193 @@
+"""Networks for the page: packaged weights, finished runs, and folders of `save_pretrained`.
+
+Folders may come from anyone: sizes are checked before a network is built, and names are only text.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clustercaps.data import Prepare, info, test_transform
+from clustercaps.explore.assemble import MOST_BYTES
+from clustercaps.models import (
+    AffineCapsuleNet,
+    AffineCNN,
+    CapsuleNet,
+    ClassCapsuleNet,
+    ImageClassifier,
+    from_pretrained,
+    list_pretrained,
+)
+from clustercaps.models.packaged import WEIGHTS, find_pretrained
+from clustercaps.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, read_config
+from clustercaps.training.finished import finished_run
+from clustercaps.training.run_folder import SETTINGS, RunFolder
+from clustercaps.utils.errors import unknown
+
+KINDS: dict[str, type[ImageClassifier]] = {
+    "classifier": CapsuleNet,
+    "class_capsules": ClassCapsuleNet,
+    "affine_capsules": AffineCapsuleNet,
+    "affine_cnn": AffineCNN,
+}
+ROUTINGS = ("cluster", "uniform")
+# Two bytes for each, more than fit into the page.
+MOST_PARAMETERS = MOST_BYTES // 2
+LONGEST_TEXT = 200
+CARD = ("data", "recipe", "epochs", "test_error", "parameters", "commit")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A network with everything that the page states about it.
+
+    Attributes:
+        id: A name that no other network of the page has.
+        title: How the page calls it.
+        kind: A key of `KINDS`.
+        model: The network.
+        class_names: One per class.
+        data: The dataset of its images.
+        card: Facts about its training.
+        stored: File with test images that ship with the package, if there is one.
+    """
+
+    id: str
+    title: str
+    kind: str
+    model: ImageClassifier
+    class_names: tuple[str, ...]
+    data: str
+    card: dict[str, Any]
+    stored: Path | None = None
+
+    @property
+    def prepare(self) -> Prepare:
+        """Preprocessing of test images."""
+        return test_transform(self.data, size=self.model.img_size[0])
+
+
+def open_source(name: str, dataset: str | None = None) -> Source:
+    """Load a network.
+
+    Args:
+        name: Packaged weights such as "m1:fashion-mnist", the folder of a finished run, or a folder
+            that `save_pretrained` wrote.
+        dataset: Dataset for the images; needed for the last kind, by default that of the run.
+    """
+    folder = find_pretrained(name) or Path(name)
+    if (folder / CONFIG_FILE).is_file() and not (folder / SETTINGS).exists():
+        if dataset is None:
+            raise ValueError(
+                f"{folder} has weights but no run, so its dataset is unknown; pass --data, for "
+                "example --data fashion-mnist"
+            )
+        model = load_network(folder)
+        names: Any = info(dataset).class_names
+        facts = {"data": dataset, "parameters": sum(p.numel() for p in model.parameters())}
+        title = f"{type(model).__name__} on {dataset}"
+        return _source(folder.resolve().name, title, model, names, dataset, facts)
+    settings, result = finished_run(folder)
+    model = load_network(RunFolder(folder).model)
+    found = dataset or settings.data
+    title = f"{settings.model} on {found}"
+    stored = WEIGHTS / f"{found}.safetensors" if folder.parent == WEIGHTS else None
+    stored = stored if stored is not None and stored.is_file() else None
+    names = result.get("class_names")
+    return _source(f"{settings.model}:{found}", title, model, names, found, result, stored)
+
+
+def _source(
+    id: str,
+    title: str,
+    model: ImageClassifier,
+    names: Any,
+    dataset: str,
+    facts: dict[str, Any],
+    stored: Path | None = None,
+) -> Source:
+    right = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    if not right or len(names) != model.num_classes:
+        raise ValueError(
+            f"{id}: the network has {model.num_classes} classes, but its class names are "
+            f"{str(names)[:LONGEST_TEXT]}; expected one text per class"
+        )
+    short = tuple(name[:LONGEST_TEXT] for name in names)
+    card = {name.removeprefix("test_"): plain(facts.get(name)) for name in CARD}
+    return Source(id, title, kind_of(model, id), model, short, dataset, card, stored)
+
+
+def kind_of(model: ImageClassifier, name: str) -> str:
+    """The kind of a network; raises an error for those that the engine does not have."""
+    kind = next((kind for kind, each in KINDS.items() if type(model) is each), None)
+    if kind is None:
+        supported = ", ".join(each.__name__ for each in KINDS.values())
+        raise ValueError(f"{name} is a {type(model).__name__}; the explorer has {supported}")
+    if getattr(model, "stem", None) is not None:
+        raise ValueError(f"{name} has a ResNet stem; the explorer has only networks without one")
+    routing = model.settings.get("routing", "cluster")
+    if routing not in ROUTINGS:
+        raise ValueError(f"{name}: {unknown('routing of the explorer', str(routing), ROUTINGS)}")
+    if not model.num_classes:
+        raise ValueError(f"{name} has no classifier; the explorer needs one")
+    return kind
+
+
+def load_network(folder: Path) -> ImageClassifier:
+    """Load a network of a reasonable size with finite weights."""
+    config = read_config(folder)
+    file = folder / WEIGHTS_FILE
+    # Twice the limit of the page, because 32 bits become 16 in decoders.
+    if file.is_file() and file.stat().st_size > 2 * MOST_BYTES:
+        raise ValueError(
+            f"{file} has {file.stat().st_size / 1e6:.0f} MB; the page has room for "
+            f"{MOST_BYTES / 1e6:.0f} MB"
+        )
+    kind_of(without_memory(folder / CONFIG_FILE, config), str(folder))
+    model = from_pretrained(folder).float()
+    for name, tensor in model.state_dict().items():
+        if not torch.isfinite(tensor).all():
+            raise ValueError(f"{file}: {name} contains NaN or infinite values; train it again")
+    return model
+
+
+def without_memory(path: Path, config: dict[str, Any]) -> ImageClassifier:
+    """The network of a `config.json` on the meta device, to check it before memory is used."""
+    settings = {name: value for name, value in config.items() if name != "architecture"}
+    known = {each.__name__: each for each in KINDS.values()}
+    architecture = str(config.get("architecture"))
+    if architecture not in known:
+        raise ValueError(f"{path}: {unknown('network of the explorer', architecture, known)}")
+    try:
+        with torch.device("meta"):
+            model = known[architecture](**settings)
+    except (TypeError, ValueError, KeyError, RuntimeError, OverflowError) as error:
+        reason = str(error).partition("\n")[0][:LONGEST_TEXT]
+        raise ValueError(f"{path} does not describe a {architecture}: {reason}") from error
+    count = sum(parameter.numel() for parameter in model.parameters())
+    if count > MOST_PARAMETERS:
+        raise ValueError(
+            f"{path} describes a network of {count:,} parameters; the page has room for "
+            f"{MOST_PARAMETERS:,}"
+        )
+    return model
+
+
+def packaged_sources() -> list[str]:
+    """Packaged weights of networks that the explorer has."""
+    names = {each.__name__ for each in KINDS.values()}
+    return [
+        name
+        for name in list_pretrained()
+        if read_config(RunFolder(find_pretrained(name) or Path()).model)["architecture"] in names
+    ]
+
+
+def plain(value: Any) -> str | int | float | None:
+    """A value of a JSON file as a short text, a finite number or None."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return None
+    return value if type(value) in (int, float) else str(value)[:LONGEST_TEXT]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from fuzz.targets import ROOT, RUN
 from helpers.small_sets import MAKERS
 from PIL import Image
 
@@ -19,6 +18,7 @@ from clustercaps.data.errors import DataError
 from clustercaps.data.published import PUBLISHED
 from clustercaps.data.registries import REGISTRIES
 from clustercaps.models import create_model
+from fuzz.targets import ROOT, RUN
 
 COMMANDS: dict[str, list[str]] = {
     "models": ["models", "m1"],

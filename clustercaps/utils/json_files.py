@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from clustercaps.utils.files import naming, write_atomically
+from clustercaps.utils.paths import check_input
 
 # Far above any file of this library; a larger one is not read into memory.
 MOST_BYTES = 2**28
@@ -52,6 +53,7 @@ def parse_object(text: str, source: Path | str) -> dict[str, Any]:
 
 def read_text(path: Path) -> str:
     """The text of a file of moderate size."""
+    check_input(path)
     with naming(path):
         size = path.stat().st_size
         if size > MOST_BYTES:

@@ -9,6 +9,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from clustercaps.utils.files import replacing
+from clustercaps.utils.paths import check_input
 
 
 def write_tensors(
@@ -30,6 +31,7 @@ def read_tensors(path: Path, advice: str) -> tuple[dict[str, Tensor], dict[str, 
         path: The file.
         advice: What to do if it cannot be used; the end of the error message.
     """
+    check_input(path)
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

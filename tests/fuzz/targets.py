@@ -187,7 +187,8 @@ def run_file(file: str) -> Target:
     def make(folder: Path) -> list[Path]:
         for name in ("settings.json", "result.json"):
             (folder / name).write_bytes((RUN / name).read_bytes())
-        lines = [{"epoch": n, "test_error": 9.0 - n, "seconds": 2.0 * n} for n in (1, 2, 3)]
+        train = {"train_loss": 0.5, "train_error": 8.0}
+        lines = [{"epoch": n, **train, "test_error": 9.0 - n, "seconds": 2.0} for n in (1, 2, 3)]
         text = "".join(json.dumps(line) + "\n" for line in lines)
         (folder / "metrics.jsonl").write_text(text)
         counts = {"confusion": [[3, 1], [0, 4]], "loss_sum": 1.5, "top5_misses": 0}
@@ -207,14 +208,15 @@ def run_file(file: str) -> Target:
 
 def make_checkpoint(folder: Path) -> list[Path]:
     tensors = {"model.a": torch.arange(6.0).view(2, 3), "optimizer.0.step": torch.ones(1)}
-    save_checkpoint(folder / "checkpoint.safetensors", tensors, {"epoch": 1, "step": 2})
+    state, run = {"epoch": 1, "step": 2}, {"settings": {"model": "m1"}}
+    save_checkpoint(folder / "checkpoint.safetensors", tensors, state, run)
     return [folder / "checkpoint.safetensors"]
 
 
 def use_checkpoint(folder: Path) -> str:
-    tensors, state = load_checkpoint(folder / "checkpoint.safetensors")
-    require(isinstance(state, dict), "state")
-    return digest(*(tensors[name] for name in sorted(tensors)), sorted(tensors), state)
+    tensors, state, run = load_checkpoint(folder / "checkpoint.safetensors")
+    require(isinstance(state, dict) and isinstance(run, dict), "state and identity")
+    return digest(*(tensors[name] for name in sorted(tensors)), sorted(tensors), state, run)
 
 
 def make_results(folder: Path) -> list[Path]:
@@ -263,6 +265,6 @@ TARGETS: dict[str, Target] = {
     "result.json": run_file("result.json"),
     "metrics.jsonl": run_file("metrics.jsonl"),
     "confusion.json": run_file("confusion.json"),
-    "checkpoint": Target(make_checkpoint, use_checkpoint),
+    "checkpoint": Target(make_checkpoint, use_checkpoint, checked=True),
     "results CSV": Target(make_results, use_results, text=True, share=2),
 }

@@ -126,8 +126,10 @@ def table(rows: Sequence[Row], _: str) -> str:
 
 def second_table(rows: Sequence[Row]) -> str:
     """One row per network: its dimensions and fitted directions at 2 standard deviations."""
-    columns = ("dimension_sd", "wide_effect", "wide_concentration", "wide_random_concentration")
-    columns += ("axis_share", "fitted_share", "rotated_share")
+    columns = (
+        *("dimension_sd", "wide_effect", "wide_concentration", "wide_random_concentration"),
+        *("axis_share", "fitted_share", "rotated_share"),
+    )
     found = {column: spreads(rows, column) for column in columns}
     above = spreads(rows, "wide_above_random_fraction")
     lines = []

@@ -184,8 +184,9 @@ def _computed(
     elif norm is None or inputs[0].dtype not in library.NAMES:
         capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps)
     else:
-        numbers = (True, *norm, short)
-        capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps, *numbers)
+        capsules = cluster_cpu.cluster_capsules(
+            *inputs, *sizes, uniform, eps, True, *norm, bfloat16=short
+        )
         return capsules.to(torch.bfloat16) if short and capsules is not None else capsules
     return None if capsules is None else _normalised(capsules, norm)
 

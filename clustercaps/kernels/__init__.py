@@ -12,8 +12,7 @@ Backends, each tested against the first:
   GPU, so it is used only on request.
 
 "auto" selects "cpu" for tensors on the CPU, "chunked" if that cannot be built, and the reference on
-other devices. The argument `backend` of a layer or the environment variable CLUSTERCAPS_BACKEND
-forces a backend.
+other devices. A layer's argument `backend` or the variable CLUSTERCAPS_BACKEND forces a backend.
 """
 
 import os

@@ -33,7 +33,7 @@ from clustercaps.experiments.harness.findings import Finding, judge
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.measured_cells import measured_training
 from clustercaps.experiments.harness.pictures import mosaic, unpack
-from clustercaps.experiments.harness.plots import SMALL
+from clustercaps.experiments.harness.plots import COLUMN, SMALL
 from clustercaps.experiments.harness.spread import first_rows, spreads
 from clustercaps.utils.plotting import new_figure
 
@@ -126,8 +126,10 @@ def table(rows: Sequence[Row], _: str) -> str:
 
 def second_table(rows: Sequence[Row]) -> str:
     """One row per network: its dimensions and fitted directions at 2 standard deviations."""
-    columns = ("dimension_sd", "wide_effect", "wide_concentration", "wide_random_concentration")
-    columns += ("axis_share", "fitted_share", "rotated_share")
+    columns = (
+        *("dimension_sd", "wide_effect", "wide_concentration", "wide_random_concentration"),
+        *("axis_share", "fitted_share", "rotated_share"),
+    )
     found = {column: spreads(rows, column) for column in columns}
     above = spreads(rows, "wide_above_random_fraction")
     lines = []
@@ -148,7 +150,8 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     """Per network, reconstructions along dimensions and fitted directions, and their effects."""
     shown = in_order(rows)
     kept = min(TOP, *(row["capsule_dim"] for row in shown.values()))
-    figure = new_figure(2.4 * len(shown), 0.158 * (kept + len(PROPERTIES)) + 1.0)
+    width = max(COLUMN, 2.4 * len(shown))
+    figure = new_figure(width, 0.158 * (kept + len(PROPERTIES)) + 1.2)
     ratios = [len(SHOWN), len(SHOWN), len(PROPERTIES)]
     axes = figure.subplots(1, 3 * len(shown), squeeze=False, width_ratios=ratios * len(shown))[0]
     for number, (model, row) in enumerate(shown.items()):
@@ -156,17 +159,16 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
         sizes = torch.tensor(json.loads(row["wide_effects"]))
         # As many dimensions for every network: those that change most.
         dims = sizes.sum(1).topk(kept).indices.sort().values
-        fitted = unpack(row["fitted_strips"])[:, SHOWN]
-        narrow_strips, wide_strips = (
-            unpack(row[name])[dims][:, SHOWN] for name in ("strips", "wide_strips")
-        )
-        draw_pictures(narrow, narrow_strips, kept, f"{REACH}")
-        draw_pictures(wide, torch.cat([wide_strips, fitted]), kept, f"{DEVIATIONS} sd")
+        for ax, prefix, reach in ((narrow, "", f"{REACH}"), (wide, "wide_", f"{DEVIATIONS} sd")):
+            strips, fitted = (
+                unpack(row[f"{prefix}{name}"])[:, SHOWN] for name in ("strips", "fitted_strips")
+            )
+            draw_pictures(ax, torch.cat([strips[dims], fitted]), kept, reach)
         values = torch.cat([sizes[dims], torch.tensor(json.loads(row["fitted_effects"]))])
         image = draw_effects(heat, values, kept)
         names = [*(str(int(d) + 1) for d in dims), *(PROPERTIES if number == 0 else [""] * 5)]
         narrow.set_yticks([n + 0.5 for n in range(len(names))], names)
-        wide.set_title(MODELS[model], fontsize=SMALL + 1)
+        narrow.set_title(MODELS[model], fontsize=SMALL + 1, loc="left", pad=16)
     axes[0].set_ylabel("fitted direction      dimension", fontsize=SMALL, loc="bottom")
     bar = figure.colorbar(image, ax=list(axes), location="bottom", shrink=0.4, aspect=40, pad=0.02)
     bar.set_label("change of a property, relative to the largest of the network", fontsize=SMALL)
@@ -217,7 +219,15 @@ def finding(rows: Sequence[Row]) -> Finding | None:
     evidence += ", ".join(shown)
     stand_out = None if 0.05 < ours.mean <= 0.1 else ours.mean > 0.1
     claim = "each dimension of a class capsule represents one property of the digit."
-    return judge(claim, [stand_out], [evidence, "5 % is expected by chance"])
+    found = [evidence, "5 % is expected by chance"]
+    if all("fitted_share" in row for row in rows):
+        best, fitted = (spreads(rows, f"{name}_share") for name in ("axis", "fitted"))
+        found.append(
+            "share of one property in the effects of cluster routing's best dimension "
+            f"{best['class_capsules'].mean:.2f}, of a fitted direction "
+            f"{fitted['class_capsules'].mean:.2f}"
+        )
+    return judge(claim, [stand_out], found)
 
 
 EXPERIMENT = Experiment(

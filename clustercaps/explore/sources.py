@@ -27,9 +27,10 @@ from clustercaps.training.finished import finished_run
 from clustercaps.training.run_folder import SETTINGS, RunFolder
 from clustercaps.utils.errors import unknown
 
+# The page opens with the first: most panels follow its picture, and digits are easy to draw.
 KINDS: dict[str, type[ImageClassifier]] = {
-    "classifier": CapsuleNet,
     "class_capsules": ClassCapsuleNet,
+    "classifier": CapsuleNet,
     "affine_capsules": AffineCapsuleNet,
     "affine_cnn": AffineCNN,
 }
@@ -177,13 +178,13 @@ def without_memory(path: Path, config: dict[str, Any]) -> ImageClassifier:
 
 
 def packaged_sources() -> list[str]:
-    """Packaged weights of networks that the explorer has."""
-    names = {each.__name__ for each in KINDS.values()}
-    return [
-        name
+    """Packaged weights of networks that the explorer has, in the order of the page."""
+    order = [each.__name__ for each in KINDS.values()]
+    found = {
+        name: read_config(RunFolder(find_pretrained(name) or Path()).model)["architecture"]
         for name in list_pretrained()
-        if read_config(RunFolder(find_pretrained(name) or Path()).model)["architecture"] in names
-    ]
+    }
+    return sorted((n for n in found if found[n] in order), key=lambda n: order.index(found[n]))
 
 
 def plain(value: Any) -> str | int | float | None:

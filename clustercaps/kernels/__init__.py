@@ -5,15 +5,13 @@ Backends, each tested against the first:
 - "reference": votes from one grouped convolution, routing in plain PyTorch. Works everywhere.
 - "chunked": also plain PyTorch, with the votes of a few images at a time and a closed-form
   gradient: about half the time and a fraction of the memory. Needs no compiler.
-- "compiled": the same votes, with only the routing compiled by `torch.compile`. The first call for
-  every shape waits for the compiler (tens of seconds), so it is used only on request.
+- "compiled": the same votes, with the routing compiled by `torch.compile`. The first call for every
+  shape waits for the compiler, so it is used only on request.
 - "cpu": one fused C++ kernel that never stores a vote; built on first use.
-- "triton": the same votes, with the routing in one pass over them on CUDA. Tested only without a
-  GPU, so it is used only on request.
+- "triton": the same votes, with the routing in one pass on CUDA; never run on a GPU, so on request.
 
 "auto" selects "cpu" for tensors on the CPU, "chunked" if that cannot be built, and the reference on
-other devices. The argument `backend` of a layer or the environment variable CLUSTERCAPS_BACKEND
-forces a backend.
+other devices. A layer's argument `backend` or the variable CLUSTERCAPS_BACKEND forces a backend.
 """
 
 import os
@@ -150,20 +148,21 @@ def cluster_capsules(
     """
     path = _choose_once(backend, "cpu" if x.is_cpu else x.device.type, routing)
     direct = may_bypass(vote, nn.Conv2d)
-    # These two compute the votes without calling the convolution.
+    # Without calling the convolution.
     if direct and path in ("cpu", "chunked"):
-        inputs = like_conv2d(x, vote.weight, vote.bias)
+        # Read once: a parametrisation computes it, as in spectral_norm.
+        weight = vote.weight
+        inputs = like_conv2d(x, weight, vote.bias)
         window = square_window(vote, x.shape[1])
         if inputs is not None and window is not None:
             sizes = (*window, clusters, votes, out_channels)
-            short = path == "cpu" and norm is not None and rounds_products(inputs[0], vote.weight)
+            short = path == "cpu" and norm is not None and rounds_products(inputs[0], weight)
             if short:
-                inputs = (x.float(), vote.weight, vote.bias)
+                inputs = (x.float(), weight, vote.bias)
             capsules = _computed(path, inputs, sizes, routing == "uniform", eps, norm, short)
             if capsules is not None:
                 return capsules
     if direct:
-        # Not `vote.weight`: reading it may compute it, as in spectral_norm.
         refuse_meta(x, *vote.parameters(), *(norm or ())[:2])
     return _normalised(_route(x, vote, path, clusters, votes, out_channels, routing, eps), norm)
 
@@ -184,8 +183,9 @@ def _computed(
     elif norm is None or inputs[0].dtype not in library.NAMES:
         capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps)
     else:
-        numbers = (True, *norm, short)
-        capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps, *numbers)
+        capsules = cluster_cpu.cluster_capsules(
+            *inputs, *sizes, uniform, eps, True, *norm, bfloat16=short
+        )
         return capsules.to(torch.bfloat16) if short and capsules is not None else capsules
     return None if capsules is None else _normalised(capsules, norm)
 

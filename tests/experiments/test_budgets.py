@@ -109,7 +109,7 @@ def test_night_is_not_a_smaller_budget(name: str) -> None:
 def test_a_cell_can_have_seeds_of_its_own() -> None:
     experiment = get_experiment("classification")
     wanted = experiment.wanted("night")
-    assert {seed for id, seed in wanted if id == "m1/fashion-mnist"} == {0, 1, 2}
+    assert {seed for id, seed in wanted if id == "m1-long/fashion-mnist"} == {0, 1, 2}
     assert {seed for id, seed in wanted if id == "s1/fashion-mnist"} == {0}
     paper = next(c for c in experiment.cells("night") if c.id == "m1-paper-recipe/fashion-mnist")
     ours = next(c for c in experiment.cells("night") if c.id == "m1/fashion-mnist")

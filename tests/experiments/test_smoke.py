@@ -152,7 +152,8 @@ def check_disentangle(row: Row, cell: Cell, _: Path) -> None:
         assert 0 < row[f"{name}_share"] <= 1
     assert len(json.loads(row["explained"])) == properties
     assert unpack(row["wide_strips"]).shape == unpack(row["strips"]).shape
-    assert unpack(row["fitted_strips"]).shape[0] == properties
+    for name in ("fitted_strips", "wide_fitted_strips"):
+        assert unpack(row[name]).shape[0] == properties
     assert 0 <= row["above_random_fraction"] <= 1
     assert 0 < row["drawn_mse"] < 1
     assert row["capsule_length"] > 0

@@ -16,7 +16,8 @@ from clustercaps.explore import assemble
 from clustercaps.explore.content import as_stored, pack_weights, record
 from clustercaps.explore.sources import open_source, plain
 from clustercaps.models import ClassCapsuleNet
-from clustercaps.training.run_folder import RESULT, SETTINGS
+from clustercaps.models.packaged import WEIGHTS
+from clustercaps.training.run_folder import RESULT, SETTINGS, RunFolder
 from clustercaps.training.settings import resolve
 
 HOSTILE = "</script><img src=x onerror=alert(1)><!--"
@@ -32,7 +33,7 @@ def run(tmp_path: Path) -> Path:
     model = create_model("m1", in_chans=1, dim=2, votes=2)
     model.save_pretrained(folder / "model")
     names = [HOSTILE, *map(str, range(9))]
-    result = {"class_names": names, "test_error": float("nan"), "commit": HOSTILE, "epochs": 3}
+    result = {"class_names": names, "test_error": None, "commit": HOSTILE, "epochs": 3}
     (folder / RESULT).write_text(json.dumps(result))
     return folder
 
@@ -138,7 +139,7 @@ BIASES = "capsules.layers.1.vote.bias"
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda run: replace_weight(run, BIASES, torch.full((64,), torch.nan)), "NaN or infinite"),
+        (lambda run: replace_weight(run, BIASES, torch.full((64,), torch.nan)), "NaN or infinity"),
         (lambda run: replace_weight(run, BIASES, None), f"{BIASES} is missing"),
         (lambda run: replace_weight(run, BIASES, torch.ones(3)), "has shape (3,)"),
         (lambda run: (run / "model" / "model.safetensors").write_bytes(b"\xff" * 40), "corrupt"),
@@ -153,7 +154,7 @@ BIASES = "capsules.layers.1.vote.bias"
             "unknown network of the explorer 'Evil'",
         ),
         (lambda run: change_json(run / RESULT, class_names=["one"]), "expected one text per class"),
-        (lambda run: change_json(run / RESULT, class_names=7), "expected one text per class"),
+        (lambda run: change_json(run / RESULT, class_names=7), "must be a list of names"),
         (lambda run: (run / RESULT).unlink(), "is not finished"),
         (lambda run: (run / SETTINGS).unlink(), "contains no run"),
     ],
@@ -235,7 +236,9 @@ def test_packaged_weights_need_no_dataset(monkeypatch: pytest.MonkeyPatch) -> No
     assert "m1:fashion-mnist" in packaged_sources()
     source = open_source("m1:fashion-mnist")
     network = record(source, source.id, per_class=1)
-    assert network["card"]["error"] == 5.35
+    result = RunFolder(WEIGHTS / "m1-fashion-mnist").result
+    assert result is not None
+    assert network["card"]["error"] == result["test_error"]
     assert len(network["images"]) == 10
 
 

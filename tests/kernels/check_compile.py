@@ -8,7 +8,7 @@ from functorch.compile import make_boxed_func
 from torch._dynamo.backends.common import aot_autograd
 
 import clustercaps as cc
-from clustercaps import kernels
+from clustercaps.kernels.compiled import compiled_route
 
 torch.manual_seed(0)
 layer = cc.ClusterCapsules2d(2, 3, 2, 4, votes=3, stride=2, in_size=7, backend="cpu")
@@ -59,7 +59,7 @@ traced = torch.jit.trace(layer, x)
 assert "fused_capsules" not in str(traced.graph)
 
 # The compiled backend, with a compiler that is quick to start.
-kernels.compiled_route.cache_clear()
+compiled_route.cache_clear()
 whole = torch.compile
 torch.compile = lambda f: whole(f, backend="aot_eager")  # type: ignore[assignment]
 layer.backend = "compiled"

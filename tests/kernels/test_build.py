@@ -103,8 +103,9 @@ def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_status_names_every_backend_and_the_one_in_use() -> None:
     table = kernels.status_table().splitlines()
-    header, _, *lines = table
+    header, _, *lines, products = table
     assert header.startswith("backend")
+    assert products.startswith("Products under bfloat16 autocast: ")
     assert [line.split()[0] for line in lines] == [*kernels.BACKENDS]
     used = [line.split()[0] for line in lines if line.split()[2] == "yes"]
     assert used == ["cpu"]

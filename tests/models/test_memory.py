@@ -78,8 +78,8 @@ def test_sums_of_gradients_need_no_third_tensor() -> None:
 def test_estimate_changes_nothing_and_needs_no_data() -> None:
     model = cc.create_model("capsnet_svhn")
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    # 65,536 images would need tens of gigabytes.
-    assert cc.memory_estimate(model, batch=65_536) > 3e10
+    # Hundreds of megabytes, none of which are allocated.
+    assert cc.memory_estimate(model, batch=512) > 2e8
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), name
     with pytest.raises(ValueError, match="batch must be an integer of at least 1"):

@@ -186,7 +186,8 @@ def test_routings_equal_the_plain_formulas(
         routed = route(*given, lambdas=[0.5, 1.0, 2.0]) if route is em_route else route(*given)
         assert routed.activations is not None
         loss = routed.capsules.sin().sum() + routed.activations.square().sum()
-        return [*routed, *torch.autograd.grad(loss + routed.coupling.square().sum(), given)]
+        found = [routed.capsules, routed.activations, routed.coupling]
+        return [*found, *torch.autograd.grad(loss + routed.coupling.square().sum(), given)]
 
     fast = run()
     monkeypatch.setattr(moments, "_plain", lambda: True)

@@ -32,6 +32,7 @@ from clustercaps.experiments.harness.measured_cells import View, rounded
 from clustercaps.experiments.harness.pictures import pack
 
 REACH, DEVIATIONS, STEPS = 0.25, 2, 11
+SHOWN_CLASS = 3
 
 
 def look(view: View, options: Mapping[str, Any], chance: torch.Generator) -> Row:
@@ -64,13 +65,16 @@ def look(view: View, options: Mapping[str, Any], chance: torch.Generator) -> Row
         best_axis_share(*(by_class(ours[half], view.labels[half]) for half in (fit, ~fit)))
     )
     columns |= measure_fitted(view, fit, fitted, wide)
-    example = int((~fit).nonzero()[0])
+    # Of a class whose digits have curves.
+    shown = ~fit & (view.labels == SHOWN_CLASS)
+    example = int(shown.nonzero()[0])
     drawn = draw_as(view.labels[example : example + 1])
     own = fitted[view.labels.unique(return_inverse=True)[1][example]]
     moves = {
         "strips": REACH * torch.eye(dim),
         "wide_strips": torch.diag(wide[example]),
-        "fitted_strips": own * wide[example],
+        "fitted_strips": REACH * torch.nn.functional.normalize(own * wide[example], dim=1),
+        "wide_fitted_strips": own * wide[example],
     }
     pictures = {name: pack(strips(drawn, capsules[example], w)) for name, w in moves.items()}
     return {**columns, **pictures}

@@ -21,7 +21,7 @@ def ready(page: "Page") -> "Page":
 
 
 def open_at(page: "Page", address: str) -> "Page":
-    """Load the page anew with this address after #."""
+    """Reload the page with this address after #."""
     own = page.url.partition("#")[0]
     page.goto("about:blank")
     page.goto(f"{own}#{address}")

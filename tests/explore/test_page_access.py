@@ -37,7 +37,8 @@ def test_axe_finds_no_serious_fault(theme: str, size: dict[str, int], explorer: 
     explorer.set_viewport_size(size)
     open_at(explorer, f"theme={theme}&step=1")
     explorer.locator("#panel-transform").scroll_into_view_if_needed()
-    explorer.wait_for_timeout(500)
+    # What is computed last must be there: it is checked, too.
+    explorer.locator(".presets[data-complete='true']").wait_for()
     assert explorer.evaluate("document.documentElement.dataset.theme") == theme
     assert faults(explorer) == []
 

@@ -62,15 +62,15 @@ export class PresetChart {
   draw() {
     const most = Math.max(0.01, ...[...this.errors.values()].flat());
     const end = Math.ceil(20 * most) / 20;
-    for (const { preset, marks, values, root } of this.rows) {
+    for (const { preset, marks, values } of this.rows) {
       const found = this.errors.get(preset.name);
       found.forEach((error, n) => {
         marks[n].hidden = false;
         marks[n].style.left = `${(100 * error) / end}%`;
-        values[n].textContent = fixed(error, 3);
+        // The name of the network is for screen readers: others see it in the legend.
+        const name = element("span", { class: "hidden" }, ` ${this.views[n].name} `);
+        values[n].replaceChildren(name, fixed(error, 3));
       });
-      const said = found.map((error, n) => `${this.views[n].name} ${fixed(error, 4)}`).join(", ");
-      root.setAttribute("aria-label", `${preset.name}: ${said}`);
     }
     this.scale.textContent = `Scale: 0 to ${fixed(end)}`;
     this.root.dataset.complete = "true";

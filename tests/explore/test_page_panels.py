@@ -168,8 +168,11 @@ def test_transformations_show_both_networks(explorer: "Page") -> None:
         == "true"
     )
     errors = numbers(" ".join(own.locator(".error").all_inner_texts()))
-    label = own.get_by_role("button", name=re.compile("^H-flip")).get_attribute("aria-label")
-    assert numbers((label or "").partition(":")[2]) == errors
+    flip = own.get_by_role("button", name=re.compile("^H-flip"))
+    shown = flip.locator(".preset-value").all_text_contents()
+    assert [text.split("0.")[0].strip() for text in shown] == ["capsule network", "CNN"]
+    # With three digits in the list, and four below the pictures.
+    assert numbers(" ".join(shown)) == pytest.approx(errors, abs=5.1e-4)
     target = canvas_text(own.get_by_label("The transformed image"))
     own.get_by_role("button", name=re.compile("^R-0")).click()
     expect(own.get_by_label("Transformation", exact=True)).to_have_value("rotate")

@@ -7,9 +7,9 @@ from typing import Any
 from clustercaps.bench import official
 from clustercaps.bench.compare import MEMORY, Comparison, Result
 from clustercaps.bench.csv_output import write_csv
+from clustercaps.bench.figures import redraw
 from clustercaps.bench.measure import show_spread
 from clustercaps.utils.machine import machine
-from clustercaps.utils.plotting import new_figure, save, style_of
 from clustercaps.utils.tables import text_table
 
 COLUMNS = (
@@ -20,8 +20,6 @@ COLUMNS = (
 BASELINES = ("reference", official.NAME)
 # Interquartile range, relative to the median, above which a cell is flagged as noisy.
 NOISY = 0.25
-LABEL: dict[str, Any] = {"textcoords": "offset points", "ha": "center"}
-LEGEND: dict[str, Any] = {"loc": "outside lower center", "ncols": 4, "frameon": False}
 
 
 def publish(comparison: Comparison, measures: Sequence[str], out: Path) -> None:
@@ -34,7 +32,7 @@ def publish(comparison: Comparison, measures: Sequence[str], out: Path) -> None:
         print("\nSpeed-up, or for memory the reduction factor\n")
         print(text_table(["model", "backend", "compared with", *measures], ratios))
     write_csv(out, COLUMNS, csv_rows(comparison), told)
-    figure = dots(comparison.results, measures, out.with_suffix(".png"), told)
+    (figure,) = redraw([out])
     print(f"\n{out}\n{figure}")
 
 
@@ -145,45 +143,3 @@ def csv_rows(comparison: Comparison) -> list[list[Any]]:
             ]
         )
     return rows
-
-
-def dots(
-    results: Sequence[Result], measures: Sequence[str], path: Path, told: Mapping[str, Any]
-) -> Path:
-    """One panel per measure, one dot per case and backend with its interquartile range.
-
-    Dots instead of bars: on a logarithmic axis the base of a bar is arbitrary.
-    """
-    present = [m for m in measures if any(r.measure == m for r in results)]
-    cases = list(dict.fromkeys(r.case for r in results))
-    backends = list(dict.fromkeys(r.backend for r in results))
-    columns, rows = min(2, len(present)), -(-len(present) // 2)
-    figure = new_figure((0.9 * len(cases) + 1.6) * columns, 2.6 * rows + 0.6)
-    panels = figure.subplots(rows, columns, squeeze=False).flatten()
-    for ax, measure in zip(panels, present, strict=False):
-        for number, backend in enumerate(backends):
-            found = [r for r in results if (r.backend, r.measure) == (backend, measure)]
-            # Side by side, so that labels of close values do not overlap.
-            shift = 0.25 * (number - (len(backends) - 1) / 2)
-            places = [cases.index(r.case) + shift for r in found]
-            values = [r.value for r in found]
-            ranges = [(r.iqr or 0.0) / 2 for r in found]
-            colour, marker = style_of(number)
-            style: dict[str, Any] = {"fmt": marker, "ms": 5, "capsize": 2, "color": colour}
-            ax.errorbar(places, values, ranges, label=backend, **style)
-            for place, value in zip(places, values, strict=True):
-                text = f"{value:.0f}" if value >= 100 else f"{value:.2g}"
-                ax.annotate(text, (place, value), (0, 5), fontsize=7, **LABEL)
-        ax.set_yscale("log")
-        ax.margins(y=0.15)
-        ax.set_xlim(-0.6, len(cases) - 0.4)
-        named = [f"{case.name}\n{case.input}" for case in cases]
-        ax.set_xticks(range(len(cases)), named, fontsize=7)
-        ax.set_title(f"{measure} ({'MB' if measure == MEMORY else 'ms'})", fontsize=10)
-        ax.grid(axis="y", alpha=0.25)
-        ax.spines[["top", "right"]].set_visible(False)
-    for ax in panels[len(present) :]:
-        ax.set_axis_off()
-    figure.legend(*panels[0].get_legend_handles_labels(), **LEGEND)
-    figure.suptitle(str(told["machine"]), fontsize=8)
-    return save(figure, path)

@@ -10,13 +10,13 @@ import torch
 from clustercaps.bench.against import against_commit, against_file, read_rows
 from clustercaps.bench.cases import PAPER_MODELS, Case, Options, build
 from clustercaps.bench.csv_output import write_csv
+from clustercaps.bench.figures import redraw
 from clustercaps.bench.measure import Timing, show_timing, take_turns
 from clustercaps.bench.peak_memory import can_measure, peak_extra_mb
 from clustercaps.models.memory import memory_estimate
 from clustercaps.models.peers import PEERS
 from clustercaps.models.registry import count_parameters, get_preset
 from clustercaps.utils.machine import machine
-from clustercaps.utils.plotting import new_figure, save, style_of
 from clustercaps.utils.progress import StepBar
 from clustercaps.utils.tables import text_table
 
@@ -123,7 +123,8 @@ def publish(rows: Sequence[Row], out: Path) -> None:
     ]
     print(text_table(header, table))
     write_csv(out, COLUMNS, [csv_row(row) for row in rows], told)
-    print(f"\n{out}\n{draw(ranked, out.with_suffix('.png'), str(told['machine']))}")
+    (figure,) = redraw([out])
+    print(f"\n{out}\n{figure}")
 
 
 def csv_row(row: Row) -> list[object]:
@@ -134,26 +135,3 @@ def csv_row(row: Row) -> list[object]:
         *(case.model, case.in_chans, case.size, case.batch, row.parameters, *times),
         *(row.memory_mb, row.estimate_mb, min(t.measurements for t in row.timings.values())),
     ]
-
-
-def draw(rows: Sequence[Row], path: Path, machine_name: str) -> Path:
-    """Draw time and memory of a training step, one line per system, fastest on top."""
-    figure = new_figure(7.5, 0.2 * len(rows) + 1.4)
-    time, memory = figure.subplots(1, 2, sharey=True)
-    places = range(len(rows), 0, -1)
-    values = {
-        time: [1e3 * row.timings["training step"].median for row in rows],
-        memory: [row.memory_mb or row.estimate_mb for row in rows],
-    }
-    for ax, title in ((time, "training step (ms)"), (memory, "peak memory of a step (MB)")):
-        for place, row, value in zip(places, rows, values[ax], strict=True):
-            colour, marker = style_of(0 if row.case.model in PAPER_MODELS else 1)
-            ax.plot(value, place, marker, ms=5, color=colour)
-        ax.set_xscale("log")
-        ax.set_title(title, fontsize=9)
-        ax.grid(axis="x", which="both", alpha=0.25)
-        ax.spines[["top", "right"]].set_visible(False)
-    time.set_yticks(list(places), [row.case.model for row in rows], fontsize=7)
-    images = ", ".join(sorted({row.case.input for row in rows}))
-    figure.suptitle(f"circles: cluster routing; {images}; {machine_name}", fontsize=8)
-    return save(figure, path)

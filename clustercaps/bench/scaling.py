@@ -5,20 +5,18 @@ of slope b on logarithmic axes; b is fitted by least squares. Fixed costs reduce
 sizes, so a straight line, time = fixed + c * size, is fitted as well.
 """
 
-import math
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from clustercaps.bench.cases import Case, Options, backends, build
 from clustercaps.bench.check import check
 from clustercaps.bench.csv_output import write_csv
+from clustercaps.bench.figures import redraw
+from clustercaps.bench.fits import exponent, straight_line
 from clustercaps.bench.measure import Timing, take_turns
 from clustercaps.models import get_preset
 from clustercaps.utils.machine import machine
-from clustercaps.utils.plotting import COLOURS, new_figure, save
 from clustercaps.utils.progress import StepBar
 from clustercaps.utils.tables import text_table
 
@@ -89,21 +87,8 @@ def run(options: Options) -> None:
     header = ["grows", "sizes", "ms", "exponent", "expected", "line: fixed ms", "r squared"]
     print("\n" + text_table(header, rows(axes, timings)))
     write_csv(options.out, COLUMNS, csv_rows(axes, cases, timings, backend), told)
-    print(f"\n{options.out}\n{lines(axes, timings, options.out.with_suffix('.png'), base, told)}")
-
-
-def exponent(sizes: Sequence[int], times: Sequence[float]) -> float:
-    """The slope of log time against log size, by least squares."""
-    xs, ys = [math.log(size) for size in sizes], [math.log(time) for time in times]
-    middle_x, middle_y = sum(xs) / len(xs), sum(ys) / len(ys)
-    together = sum((x - middle_x) * (y - middle_y) for x, y in zip(xs, ys, strict=True))
-    return together / sum((x - middle_x) ** 2 for x in xs)
-
-
-def straight_line(sizes: Sequence[int], times: Sequence[float]) -> tuple[float, float, float]:
-    """Fixed part and slope of time = fixed + slope * size by least squares, and r squared."""
-    slope, fixed = statistics.linear_regression(sizes, times)
-    return fixed, slope, statistics.correlation(sizes, times) ** 2
+    (figure,) = redraw([options.out])
+    print(f"\n{options.out}\n{figure}")
 
 
 Timings = dict[tuple[str, int], Timing]
@@ -148,35 +133,3 @@ def csv_rows(
                 ]
             )
     return made
-
-
-def lines(
-    axes: Sequence[Axis], timings: Timings, path: Path, base: Case, told: dict[str, Any]
-) -> Path:
-    """One panel per axis: measured points with their interquartile range, and the fits."""
-    figure = new_figure(2.7 * len(axes), 3.2)
-    for ax, axis in zip(figure.subplots(1, len(axes), sharey=True), axes, strict=True):
-        sizes, times = points(axis, timings)
-        ranges = [500 * timings[axis.name, value].iqr for value in axis.values]
-        ax.errorbar(sizes, times, ranges, fmt="o", ms=4, capsize=2, color=COLOURS[0])
-        slope = exponent(sizes, times)
-        level = sum(math.log(t) - slope * math.log(s) for s, t in zip(sizes, times, strict=True))
-        level /= len(sizes)
-        ax.plot(sizes, [math.exp(level) * size**slope for size in sizes], color="0.4", lw=0.9)
-        fixed, rise, _ = straight_line(sizes, times)
-        if axis.expected == "1" and fixed > 0:
-            steps = [sizes[0] * (sizes[-1] / sizes[0]) ** (i / 20) for i in range(21)]
-            ax.plot(steps, [fixed + rise * step for step in steps], "--", color=COLOURS[1], lw=0.9)
-            ax.annotate(
-                "fixed + c size", (0.05, 0.92), None, "axes fraction", color=COLOURS[1], fontsize=7
-            )
-        ax.set_xscale("log", base=2)
-        ax.set_xticks(sizes, [f"{size:,}" for size in sizes], fontsize=8)
-        ax.set_yscale("log")
-        ax.set_title(f"time ~ {axis.name}^{slope:.2f}", fontsize=9)
-        ax.set_xlabel(axis.name)
-        ax.grid(alpha=0.25)
-        ax.spines[["top", "right"]].set_visible(False)
-    figure.axes[0].set_ylabel("training step (ms)")
-    figure.suptitle(f"{base.name}, {base.input}; {told['machine']}", fontsize=8)
-    return save(figure, path)

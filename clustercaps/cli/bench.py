@@ -11,6 +11,7 @@
     clustercaps bench peers --against COMMIT       and how much faster and smaller than it was then
     clustercaps bench spread                       whether the eps in the spread of votes matters
     clustercaps bench --quick                      tiny sizes, to check that it works (seconds)
+    clustercaps bench --redraw results/bench-*.csv draw figures again, without measuring
 
 Every backend is first compared with the float64 reference on the shapes to be timed; if it is
 wrong, nothing is timed and the exit code is 2. Candidates are interleaved and medians compared, so
@@ -85,6 +86,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to check that it works")
     parser.add_argument(
+        "--redraw",
+        type=Path,
+        nargs="+",
+        metavar="CSV",
+        help="only draw the figures of these files of bench models, layers, scaling or peers",
+    )
+    parser.add_argument(
         "--out", type=Path, help="CSV to write, with the figure next to it (default: in results/)"
     )
 
@@ -98,6 +106,9 @@ def run(arguments: argparse.Namespace) -> None:
     from clustercaps.utils.errors import at_least, unknown
     from clustercaps.utils.paths import output_path
 
+    if arguments.redraw:
+        redraw_only(arguments)
+        return
     refuse_unused(arguments)
     known = list_models() if arguments.word == "peers" else PAPER_MODELS
     chosen = chosen_models(arguments, PAPER_MODELS)
@@ -123,7 +134,8 @@ def run(arguments: argparse.Namespace) -> None:
     file = OUT.get(arguments.word, f"bench-{arguments.word}.csv")
     out = arguments.out or Path("results") / (AGAINST_OUT if arguments.against else file)
     output_path(out)
-    output_path(out.with_suffix(".png"))
+    for suffix in (".png", ".pdf"):
+        output_path(out.with_suffix(suffix))
     options = Options(
         out=out,
         models=chosen,
@@ -135,6 +147,21 @@ def run(arguments: argparse.Namespace) -> None:
         **{**quick, **given},
     )
     import_module(f"clustercaps.bench.{arguments.word}").run(options)
+
+
+def redraw_only(arguments: argparse.Namespace) -> None:
+    """Draw the figures of stored measurements."""
+    from clustercaps.bench.figures import redraw
+
+    ignored = {"redraw", "word", "command"}
+    for name, value in vars(arguments).items():
+        if name not in ignored and value not in (None, False) and not callable(value):
+            raise ValueError(
+                f"--{name.replace('_', '-')} has no effect with --redraw, which measures nothing; "
+                "remove one of them"
+            )
+    for path in redraw(arguments.redraw):
+        print(path)
 
 
 def refuse_unused(arguments: argparse.Namespace) -> None:

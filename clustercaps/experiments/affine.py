@@ -29,14 +29,13 @@ from clustercaps.experiments.harness.findings import Finding, below, judge
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.measured_cells import View, measured_training
 from clustercaps.experiments.harness.pictures import mosaic, pack, unpack
-from clustercaps.experiments.harness.plots import SMALL
 from clustercaps.experiments.harness.spread import first_rows, spreads
 from clustercaps.experiments.harness.transformations import is_shift, names, transform
 from clustercaps.experiments.paper import paper
 from clustercaps.models.affine import DrawingClassifier
 from clustercaps.models.base import ImageClassifier
 from clustercaps.models.peers.capsnet import CapsNet
-from clustercaps.utils.plotting import new_figure
+from clustercaps.utils.plotting import PAGE, new_figure, styled
 from clustercaps.utils.progress import with_bar
 from clustercaps.utils.sizes import ImageBatch
 
@@ -209,6 +208,7 @@ def table(rows: Sequence[Row], _: str) -> str:
     return markdown_table(["mean squared error", *header], lines)
 
 
+@styled
 def figure(rows: Sequence[Row], _: str) -> "Figure":
     """The original and 18 transformations in columns; the target and networks in rows."""
     found = first_rows(rows)
@@ -216,26 +216,28 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     wanted = unpack(found[present[0]]["wanted"])
     drawn = [unpack(found[model]["drawn"]) for model in present]
     labels = ["transformed image", *(SHORT[model] for model in present)]
-    figure = new_figure(7.2, 0.37 * len(labels) * len(wanted) + 0.75)
-    axes = figure.subplots(len(wanted), 1, squeeze=False)[:, 0]
-    side = wanted.shape[-1]
+    examples, columns, side = *wanted.shape[:2], wanted.shape[-1]
+    # Inches: names take one at the left and half of one at the top, images fill the rest.
+    tile = (PAGE - 1) / columns
+    figure = new_figure(PAGE, 0.6 + examples * (tile * len(labels) + 0.08))
+    axes = figure.subplots(examples, 1, squeeze=False)[:, 0]
     for number, ax in enumerate(axes):
         lines = torch.stack([wanted[number], *(pictures[number] for pictures in drawn)])
         # Black on white.
         ax.imshow(mosaic(lines).numpy(), cmap="gray_r", vmin=0, vmax=1, interpolation="none")
         for edge in range(lines.shape[1] + 1):
-            ax.axvline(edge * side - 0.5, lw=0.3, color="#999999")
+            ax.axvline(edge * side - 0.5, lw=0.3, color="0.6", clip_on=False)
         for edge in range(len(lines) + 1):
-            ax.axhline(edge * side - 0.5, lw=0.3, color="#999999")
+            ax.axhline(edge * side - 0.5, lw=0.3, color="0.6", clip_on=False)
         ax.set_yticks([(n + 0.5) * side for n in range(len(labels))], labels)
         ax.set_xticks([])
-        ax.tick_params(labelsize=SMALL, length=0)
+        ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
     top = axes[0]
-    columns = ["original", *names()]
     top.xaxis.tick_top()
-    places = [(n + 0.5) * side for n in range(len(columns))]
-    top.set_xticks(places, columns, rotation=60, ha="left", rotation_mode="anchor")
+    places = [(n + 0.5) * side for n in range(columns)]
+    above = ["original", *names()]
+    top.set_xticks(places, above, rotation=60, ha="left", rotation_mode="anchor")
     return figure
 
 

@@ -133,16 +133,24 @@ def whole(data: str) -> str:
 
 def figure(rows: Sequence[Row], budget: str) -> "Figure":
     """One panel per dataset; the paper's numbers only where the task is the same."""
-    errors = spreads(rows)
+    errors, known = spreads(rows), first_rows(rows)
+    ours = paper()["classification"]["ours"]
     panels, printed = {}, {}
     for data, title in {row["data"]: set_title(row) for row in rows}.items():
-        models = [m for m in CLASSIFIERS if f"{m}/{data}" in errors]
-        short = {m: "CNN" if m == "baseline_cnn" else m.upper() for m in models}
-        panels[title] = {"ours": {short[m]: errors[f"{m}/{data}"] for m in models}}
+        cells = {m: f"{m}/{data}" for m in (LONG, *CLASSIFIERS, PAPERS) if f"{m}/{data}" in errors}
+        short = {m: place_name(m, known[id]["epochs"]) for m, id in cells.items()}
+        panels[title] = {"ours": {short[m]: errors[id] for m, id in cells.items()}}
         if budget in ("night", "full"):
-            theirs = paper()["classification"]["ours"]
-            printed[title] = {"ours": {short[m]: theirs[m][data]["error"] for m in models}}
-    return error_figure(panels, "network", printed=printed)
+            theirs = {LONG: ours["m1"], **ours}
+            same = {short[m]: theirs[m][data]["error"] for m in cells if m in theirs}
+            printed[title] = {"ours": same}
+    return error_figure(panels, "network (epochs)", printed)
+
+
+def place_name(model: str, epochs: int) -> str:
+    """A network as below its column in the figure, with the epochs it was trained for."""
+    names = {"baseline_cnn": "CNN", LONG: "M1", PAPERS: "M1, paper's\nrecipe"}
+    return f"{names.get(model, model.upper())}\n({epochs})"
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:

@@ -19,7 +19,7 @@ including testing and reconstruction.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,9 +33,8 @@ from clustercaps.experiments.harness.findings import Finding, judge
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.measured_cells import measured_training
 from clustercaps.experiments.harness.pictures import mosaic, unpack
-from clustercaps.experiments.harness.plots import COLUMN, SMALL
 from clustercaps.experiments.harness.spread import first_rows, spreads
-from clustercaps.utils.plotting import new_figure
+from clustercaps.utils.plotting import COLUMN, PAGE, TINY, new_figure, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,8 +46,11 @@ MODELS = {
     "capsnet": "dynamic routing",
     "ar_capsnet": "attention routing",
 }
-# Dimensions and steps in the figure.
-TOP, SHOWN = 8, [0, 2, 5, 8, 10]
+# In the figure: dimensions, steps of both ranges, and the width of an effect, in reconstructions.
+TOP, CELL = 8, 0.6
+NARROW = {0: f"\u2212{REACH}", 10: f"+{REACH}"}
+WIDE = {0: f"\u2212{DEVIATIONS} sd", 5: "0", 10: f"+{DEVIATIONS} sd"}
+STRIPS = ("strips", "fitted_strips")
 SECOND = (
     "The same within 2 standard deviations of each dimension, and directions fitted to one "
     "property on half of the images, tested on the other half:"
@@ -146,65 +148,86 @@ def second_table(rows: Sequence[Row]) -> str:
     return markdown_table(header, lines)
 
 
+@styled
 def figure(rows: Sequence[Row], _: str) -> "Figure":
     """Per network, reconstructions along dimensions and fitted directions, and their effects."""
     shown = in_order(rows)
     kept = min(TOP, *(row["capsule_dim"] for row in shown.values()))
-    width = max(COLUMN, 2.4 * len(shown))
-    figure = new_figure(width, 0.158 * (kept + len(PROPERTIES)) + 1.2)
-    ratios = [len(SHOWN), len(SHOWN), len(PROPERTIES)]
+    width = COLUMN if len(shown) == 1 else PAGE
+    # In units of a reconstruction: both ranges, and the effects.
+    ratios = [len(NARROW) + 1, len(WIDE) + 1, CELL * len(PROPERTIES)]
+    # Inches: what the names of the rows leave, without the space between panels.
+    tile = (width - 0.6 - 0.3 * len(shown)) / (len(shown) * sum(ratios))
+    figure = new_figure(width, tile * (kept + len(PROPERTIES)) + 1.45)
     axes = figure.subplots(1, 3 * len(shown), squeeze=False, width_ratios=ratios * len(shown))[0]
     for number, (model, row) in enumerate(shown.items()):
         narrow, wide, heat = axes[3 * number : 3 * number + 3]
         sizes = torch.tensor(json.loads(row["wide_effects"]))
         # As many dimensions for every network: those that change most.
         dims = sizes.sum(1).topk(kept).indices.sort().values
-        for ax, prefix, reach in ((narrow, "", f"{REACH}"), (wide, "wide_", f"{DEVIATIONS} sd")):
-            strips, fitted = (
-                unpack(row[f"{prefix}{name}"])[:, SHOWN] for name in ("strips", "fitted_strips")
-            )
-            draw_pictures(ax, torch.cat([strips[dims], fitted]), kept, reach)
+        for ax, prefix, steps in ((narrow, "", NARROW), (wide, "wide_", WIDE)):
+            strips, fitted = (unpack(row[f"{prefix}{name}"]) for name in STRIPS)
+            changes = draw_pictures(ax, torch.cat([strips[dims], fitted]), kept, steps)
         values = torch.cat([sizes[dims], torch.tensor(json.loads(row["fitted_effects"]))])
-        image = draw_effects(heat, values, kept)
+        effects = draw_effects(heat, values, kept)
         names = [*(str(int(d) + 1) for d in dims), *(PROPERTIES if number == 0 else [""] * 5)]
         narrow.set_yticks([n + 0.5 for n in range(len(names))], names)
-        narrow.set_title(MODELS[model], fontsize=SMALL + 1, loc="left", pad=16)
-    axes[0].set_ylabel("fitted direction      dimension", fontsize=SMALL, loc="bottom")
-    bar = figure.colorbar(image, ax=list(axes), location="bottom", shrink=0.4, aspect=40, pad=0.02)
-    bar.set_label("change of a property, relative to the largest of the network", fontsize=SMALL)
-    bar.ax.tick_params(labelsize=SMALL - 1)
+        narrow.set_title(MODELS[model], loc="left")
+    for text, row_number in (("dimension", kept / 2), ("fitted direction", kept + 2.5)):
+        place: dict[str, Any] = {"xytext": (-40, 0), "textcoords": "offset points"}
+        place |= {"ha": "center", "va": "center", "annotation_clip": False}
+        axes[0].annotate(text, (0, row_number), rotation=90, **place)
+    for image, label in (
+        (effects, "change of a property (unit: below each panel)"),
+        (changes, "change of the reconstruction (unit: below each panel)"),
+    ):
+        bar = figure.colorbar(image, ax=list(axes), location="bottom", aspect=50, pad=0.01)
+        bar.set_label(label, fontsize=TINY)
+        bar.ax.tick_params(labelsize=TINY, length=2)
     return figure
 
 
-def draw_pictures(ax: "Axes", pictures: Tensor, kept: int, reach: str) -> None:
-    """Rows of reconstructions, from one end of a range to the other."""
-    extent = (0.0, float(len(SHOWN)), float(len(pictures)), 0.0)
+def draw_pictures(
+    ax: "Axes",
+    pictures: Float[Tensor, "rows steps height width"],
+    kept: int,
+    steps: Mapping[int, str],
+) -> "AxesImage":
+    """Rows of reconstructions along a range, and the change from its beginning to its end."""
+    rows, columns = len(pictures), len(steps)
+    extent = (0.0, float(columns), float(rows), 0.0)
     ax.imshow(
-        mosaic(pictures).numpy(), cmap="gray_r", vmin=0, vmax=1, extent=extent, aspect="equal"
+        mosaic(pictures[:, list(steps)]).numpy(), cmap="gray_r", vmin=0, vmax=1, extent=extent
     )
-    ax.set_xticks([0.5, len(SHOWN) / 2, len(SHOWN) - 0.5], [f"-{reach}", "0", f"+{reach}"])
-    ax.set_yticks([])
-    finish_rows(ax, kept)
+    change = pictures[:, -1] - pictures[:, 0]
+    largest = float(change.abs().max())
+    extent = (columns, columns + 1.0, float(rows), 0.0)
+    shown = (mosaic(change[:, None]) / max(largest, 1e-9)).numpy()
+    image = ax.imshow(shown, cmap="RdBu_r", vmin=-1, vmax=1, extent=extent)
+    finish_panel(ax, kept, {n + 0.5: name for n, name in enumerate([*steps.values(), "change"])})
+    ax.set_xlim(0, columns + 1)
+    ax.set_xlabel(f"1 is {largest:.2f}", fontsize=TINY, loc="right")
+    return image
 
 
 def draw_effects(ax: "Axes", values: Float[Tensor, "rows 5"], kept: int) -> "AxesImage":
     """A heat map of effects; each network has its own scale, since capsule lengths differ."""
-    extent = (0.0, float(len(PROPERTIES)), float(len(values)), 0.0)
+    extent = (0.0, CELL * len(PROPERTIES), float(len(values)), 0.0)
     share = (values / values.max()).numpy()
-    image = ax.imshow(share, cmap="Blues", vmin=0, vmax=1, extent=extent, aspect="equal")
-    ax.set_xticks([n + 0.5 for n in range(len(PROPERTIES))], PROPERTIES, rotation=90)
-    ax.set_yticks([])
-    ax.set_xlabel(f"1 is {values.max():.2g} sd", fontsize=SMALL - 2)
-    finish_rows(ax, kept)
+    image = ax.imshow(share, cmap="Blues", vmin=0, vmax=1, extent=extent)
+    finish_panel(ax, kept, {CELL * (n + 0.5): name for n, name in enumerate(PROPERTIES)})
+    ax.set_xlabel(f"1 is {values.max():.2g} sd", fontsize=TINY)
     return image
 
 
-def finish_rows(ax: "Axes", kept: int) -> None:
-    """The same rows in every panel: dimensions, a line, and fitted directions."""
+def finish_panel(ax: "Axes", kept: int, names: Mapping[float, str]) -> None:
+    """The same rows in every panel: dimensions, a line, and fitted directions; names on top."""
     ax.set_ylim(kept + len(PROPERTIES), 0)
     ax.axhline(kept, color="black", lw=0.8)
     ax.xaxis.tick_top()
-    ax.tick_params(labelsize=SMALL - 2, length=0, pad=2)
+    ax.set_xticks(list(names), list(names.values()), rotation=90)
+    ax.set_yticks([])
+    ax.tick_params(labelsize=TINY, length=0, pad=2)
     ax.spines[:].set_visible(False)
 
 

@@ -17,10 +17,11 @@ from clustercaps.experiments.harness.counts import (
 )
 from clustercaps.experiments.harness.findings import Finding, judge
 from clustercaps.experiments.harness.markdown import markdown_table
-from clustercaps.experiments.harness.plots import COLUMN, add_legend, finish
+from clustercaps.experiments.harness.plots import finish
+from clustercaps.experiments.harness.spread import NAMES
 from clustercaps.experiments.paper import paper
 from clustercaps.models.registry import count_parameters
-from clustercaps.utils.plotting import new_figure, style_of
+from clustercaps.utils.plotting import PAGE, add_legend, new_figure, style_of, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,25 +85,33 @@ def table(rows: Sequence[Row], _: str) -> str:
     return markdown_table(["network/dataset", "parameters", "paper", "agreement"], lines)
 
 
+@styled
 def figure(rows: Sequence[Row], _: str) -> "Figure":
-    """How far each count is from the printed one, by dataset."""
-    drawn = new_figure(2 * COLUMN, 2.6)
+    """How far each count is from the printed one, by dataset; hollow where they do not match."""
+    drawn = new_figure(PAGE, 2.6)
     ax = drawn.subplots()
-    models = list(dict.fromkeys(row["cell"].split("/")[0] for row in rows))
-    sets = list(dict.fromkeys(row["cell"].split("/")[1] for row in rows))
+    counted: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        model, data = row["cell"].split("/")
+        counted.setdefault(model, {})[data] = row
+    sets = list(dict.fromkeys(data for mine in counted.values() for data in mine))
     for number, data in enumerate(sets):
-        mine = [row for row in rows if row["cell"].endswith(f"/{data}")]
-        shift = 0.13 * (number - (len(sets) - 1) / 2)
-        places = [models.index(row["cell"].split("/")[0]) + shift for row in mine]
-        off = [row["percent_off"] for row in mine]
         colour, marker = style_of(number)
-        ax.plot(places, off, marker, ms=4, color=colour, label=data)
-    finish(ax, models)
+        ax.plot([], [], marker, ms=3.5, color=colour, label=NAMES.get(data, data.upper()))
+        for place, mine in enumerate(counted.values()):
+            if data in mine:
+                # Side by side: most differences are close to zero.
+                shift = 0.23 * (list(mine).index(data) - (len(mine) - 1) / 2)
+                fill = colour if mine[data]["verdict"] == "fits" else "white"
+                off = mine[data]["percent_off"]
+                ax.plot(place + shift, off, marker, ms=3.5, mec=colour, mfc=fill)
+    ax.plot([], [], "o", ms=3.5, mec="0.3", mfc="white", label="hollow: does not match")
+    finish(ax, list(counted))
     for tick in ax.get_xticklabels():
-        tick.set(rotation=45, ha="right")
-    ax.axhline(0, color="0.5", lw=0.8)
-    ax.set_ylabel("difference from\nthe printed count (%)", fontsize=8)
-    add_legend(drawn)
+        tick.set(rotation=45, ha="right", rotation_mode="anchor")
+    ax.axhline(0, color="0.5", lw=0.8, zorder=0)
+    ax.set_ylabel("difference from\nthe printed count (%)")
+    add_legend(drawn, len(sets) + 1)
     return drawn
 
 

@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.harness.cells import ONE_SEED, Cell, Experiment, Row
 from clustercaps.experiments.harness.markdown import markdown_table
-from clustercaps.experiments.harness.plots import SMALL
-from clustercaps.experiments.harness.spread import first_rows, set_title, spreads
+from clustercaps.experiments.harness.plots import line_figure
+from clustercaps.experiments.harness.spread import Spread, first_rows, set_title, spreads
 from clustercaps.experiments.harness.training_cells import training
 from clustercaps.training.settings import resolve
-from clustercaps.utils.plotting import new_figure, style_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -160,21 +159,13 @@ def in_order(rows: Sequence[Row]) -> dict[str, Row]:
 def figure(rows: Sequence[Row], budget: str) -> "Figure":
     """Test error of every system, on a line of its own."""
     errors, systems = spreads(rows), list(in_order(rows))
-    figure = new_figure(4.5, 0.18 * len(systems) + 1.2)
-    ax = figure.subplots()
-    for line, id in enumerate(systems):
-        colour, marker = style_of(0 if id in CLUSTER_ROUTING else 1)
-        values = errors[id].values
-        ax.plot(values, [line] * len(values), marker, ms=4, color=colour)
-    ax.invert_yaxis()
-    ax.set_yticks(range(len(systems)), systems, fontsize=SMALL)
-    ax.tick_params(axis="x", labelsize=SMALL)
+    groups: dict[str, dict[str, Spread]] = {}
+    for id in systems:
+        name = "cluster routing" if id in CLUSTER_ROUTING else "other routings"
+        groups.setdefault(name, {})[id] = errors[id]
     equal = {"night": f"{MINUTES} minutes each", "full": "own recipes"}
-    ax.set_xlabel(f"test error (%), {equal.get(budget, 'short runs')}", fontsize=SMALL + 1)
-    ax.set_title(f"{set_title(rows[0])}; circles: cluster routing", fontsize=SMALL + 1)
-    ax.grid(axis="x", alpha=0.25)
-    ax.spines[["top", "right"]].set_visible(False)
-    return figure
+    xlabel = f"test error (%), {equal.get(budget, 'short runs')}"
+    return line_figure(groups, systems, set_title(rows[0]), xlabel)
 
 
 EXPERIMENT = Experiment(

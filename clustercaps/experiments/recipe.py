@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.harness.cells import ONE_SEED, Cell, Experiment, Row
 from clustercaps.experiments.harness.markdown import markdown_table
-from clustercaps.experiments.harness.plots import error_figure
+from clustercaps.experiments.harness.plots import line_figure
 from clustercaps.experiments.harness.spread import set_title, spreads
 from clustercaps.experiments.harness.training_cells import training
 
@@ -89,8 +89,8 @@ def changed(id: str) -> str:
 def figure(rows: Sequence[Row], _: str) -> "Figure":
     """Validation errors of all candidates."""
     errors = spreads(rows)
-    panel = {"ours": {id.replace("-", "\n"): errors[id] for id in order() if id in errors}}
-    return error_figure({set_title(rows[0]): panel}, "recipe", "validation error (%)")
+    shown = {id: errors[id] for id in order() if id in errors}
+    return line_figure({"M1": shown}, list(shown), set_title(rows[0]), "validation error (%)")
 
 
 EXPERIMENT = Experiment(

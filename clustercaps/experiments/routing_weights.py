@@ -33,10 +33,9 @@ from clustercaps.experiments.harness.measured_cells import (
     rounded,
     untrained,
 )
-from clustercaps.experiments.harness.plots import SMALL, add_legend
 from clustercaps.experiments.harness.spread import first_rows, spreads
 from clustercaps.models import ClassCapsuleNet
-from clustercaps.utils.plotting import new_figure, style_of
+from clustercaps.utils.plotting import PAGE, add_legend, add_note, new_figure, style_of, styled
 from clustercaps.utils.progress import with_bar
 
 if TYPE_CHECKING:
@@ -200,29 +199,31 @@ def table(rows: Sequence[Row], _: str) -> str:
     return markdown_table(header, lines)
 
 
+@styled
 def figure(rows: Sequence[Row], _: str) -> "Figure":
     """Bars of two capsule dimensions by class, and all ratios sorted, for each network."""
     shown = in_order(rows)
-    drawn = new_figure(7.2, 1.75 * len(shown) + 0.4)
+    drawn = new_figure(PAGE, 1.55 * len(shown) + 0.6)
     grid = drawn.subplots(len(shown), 3, squeeze=False, width_ratios=(1.35, 1.35, 1))
     for line, (id, row) in zip(grid, shown.items(), strict=True):
         # Short, so that titles side by side do not touch.
         name = CELLS[id].split(", ")[-1]
         for ax, plotted in zip(line[:2], json.loads(row["bars"]), strict=True):
             draw_bars(ax, plotted)
-            title = f"{name}: capsule {plotted['channel']}, dimension {plotted['dim']}"
-            ax.set_title(title, fontsize=SMALL)
-        line[0].set_ylabel("routing weight", fontsize=SMALL)
+            title = f"{name}: capsule {plotted['channel']}, dim. {plotted['dim']}"
+            ax.set_title(title)
+        line[0].set_ylabel("routing weight")
         draw_ratios(line[2], json.loads(row["ratios"]), json.loads(row["limits"]))
-        line[2].set_title(f"{name}: all", fontsize=SMALL)
+        line[2].set_title(f"{name}: all {row['capsule_dims']}")
     # One scale, so that networks can be compared.
     top = max(0.1, *(max(json.loads(row["ratios"])) for row in shown.values()))
     for ax in grid[:, 2]:
         ax.set_ylim(-0.002, 2 * top)
     for ax in grid[-1, :2]:
-        ax.set_xlabel("class of the image", fontsize=SMALL)
-    grid[-1, 2].set_xlabel("capsule dimensions, sorted", fontsize=SMALL)
-    add_legend(drawn)
+        ax.set_xlabel("class of the image")
+    grid[-1, 2].set_xlabel("capsule dimensions, sorted")
+    add_legend(drawn, 6)
+    add_note(drawn, "bars, in the order of the vote clusters: mean over images; lines: one sd")
     return drawn
 
 
@@ -239,12 +240,11 @@ def draw_bars(ax: "Axes", plotted: Mapping[str, Any]) -> None:
             width,
             yerr=deviations[:, cluster].tolist(),
             color=style_of(cluster)[0],
-            error_kw={"lw": 0.5, "alpha": 0.7},
+            error_kw={"lw": 0.5, "capsize": 0},
             label=f"vote cluster {cluster + 1}",
         )
     ax.set_xticks(range(classes))
     ax.set_ylim(0, max(0.6, float((means + deviations).max()) * 1.05))
-    tidy(ax)
 
 
 def draw_ratios(ax: "Axes", ratios: Sequence[float], limits: Sequence[float]) -> None:
@@ -253,17 +253,10 @@ def draw_ratios(ax: "Axes", ratios: Sequence[float], limits: Sequence[float]) ->
     places = range(1, len(order) + 1)
     ax.plot(places, [ratios[n] for n in order], ".", ms=3, color="black", label="true labels")
     shuffled = [limits[n] for n in order]
-    ax.plot(places, shuffled, "-", lw=0.8, color="#888888", label="maximum over shuffled labels")
+    ax.plot(places, shuffled, "-", lw=0.8, color="0.55", label="shuffled labels, maximum")
     # Linear up to the level of shuffled labels, so that a ratio of 0 can be shown.
     ax.set_yscale("symlog", linthresh=0.01)
-    ax.set_ylabel("between / within variance", fontsize=SMALL)
-    tidy(ax)
-
-
-def tidy(ax: "Axes") -> None:
-    """Small ticks and no box."""
-    ax.tick_params(labelsize=SMALL - 1)
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_ylabel("between / within\nvariance")
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:

@@ -31,11 +31,19 @@ from clustercaps.experiments.harness.findings import Finding, below, judge, samp
 from clustercaps.experiments.harness.following import train_and_follow, train_on_few
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.matching import at_level, comparisons, points
-from clustercaps.experiments.harness.plots import COLUMN, SMALL, add_legend
 from clustercaps.experiments.harness.spread import NAMES, Spread
 from clustercaps.experiments.harness.training_cells import training
 from clustercaps.experiments.paper import paper
-from clustercaps.utils.plotting import new_figure, style_of
+from clustercaps.utils.plotting import (
+    LINES,
+    PAGE,
+    add_legend,
+    add_note,
+    mark_cut,
+    new_figure,
+    style_of,
+    styled,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,6 +63,8 @@ SHOWN = {
 # more images to learn from than these budgets have.
 HALF_ACTIVE = {"threshold": 0.0}
 RENDERED = "rendered-norb"
+# Tests that a point of a curve in the figure is the mean of.
+SMOOTHED = 5
 # Network -> recipe, and how many images it sees, in short epochs for a dense curve.
 NIGHT: dict[str, tuple[str, dict[str, Any]]] = {
     "m2": ("strong", {"epochs": 120, "epoch_images": 2048, "warmup_epochs": 4.0}),
@@ -180,18 +190,24 @@ def reached(rows: Sequence[Row]) -> str:
     return "\n".join(f"- {text}" for text in said)
 
 
+@styled
 def figure(rows: Sequence[Row], _: str) -> "Figure":
     """Novel against familiar accuracy during training, and the paper's points."""
     sets = list(dict.fromkeys(row["data"] for row in rows))
     known = panels(rows)
-    drawn = new_figure(2 * COLUMN, 3.0 * len(sets))
+    drawn = new_figure(PAGE, 2.6 * len(sets) + 0.6)
     axes = drawn.subplots(len(sets), len(VIEWS), squeeze=False)
     for row, data in enumerate(sets):
         for column, views in enumerate(VIEWS):
             ax = axes[row, column]
             draw(ax, known.get((data, views), []), views)
-            ax.set_title(f"{views}, {NAMES[data]}", fontsize=SMALL + 1)
-    add_legend(drawn)
+            ax.set_title(f"{views}, {NAMES[data]}")
+    add_legend(drawn, 4)
+    add_note(
+        drawn,
+        f"lines: mean of {SMOOTHED} successive tests, small dots: the tests; filled markers: "
+        "first test that reaches a matched level",
+    )
     return drawn
 
 
@@ -199,28 +215,33 @@ def draw(ax: "Axes", rows: Sequence[Row], views: str) -> None:
     """One line per network and seed, a marker at the matched test, and the paper's points."""
     names = list(dict.fromkeys(PRINTED.values()))
     for model, runs in models(rows).items():
-        colour, _ = style_of(names.index(PRINTED[model]))
-        for order, each in enumerate(runs):
+        number = names.index(PRINTED[model])
+        colour, marker = style_of(number)
+        ax.plot([], [], ls=LINES[number], marker=marker, color=colour, label=SHOWN[model])
+        for each in runs:
             curve = (points(each, "familiar"), points(each, "novel"))
-            label = SHOWN[model] if order == 0 else None
-            ax.plot(*curve, "-", lw=0.8, marker=".", ms=2, color=colour, alpha=0.6, label=label)
-    compared = comparisons(rows, target(views))
-    for level, runs in compared:
+            ax.plot(*curve, ".", ms=1.5, mew=0, color=colour, alpha=0.6)
+            ax.plot(*map(smoothed, curve), ls=LINES[number], lw=0.8, color=colour)
+    for level, runs in comparisons(rows, target(views)):
         for each in runs:
             colour, marker = style_of(names.index(PRINTED[each["model"]]))
             ax.plot(*at_level(each, level), marker, ms=5, color=colour)
-        ax.axvline(level, lw=0.6, ls=":", color="0.4", label="matched level")
-    for number, (name, point) in enumerate(paper()["viewpoints"][views].items()):
-        colour, marker = style_of(names.index(name) if name in names else len(names) + number)
-        style: dict[str, Any] = {"mfc": "none", "mec": colour, "ls": "none"}
-        own = "M2" if name == "Ours" else name
-        label = f"{own}, paper, smallNORB"
-        ax.plot([point["familiar"]], [point["novel"]], marker, label=label, **style)
-    ax.set_xlabel("accuracy, familiar viewpoints (%)", fontsize=SMALL + 1)
-    ax.set_ylabel("accuracy, novel viewpoints (%)", fontsize=SMALL + 1)
-    ax.tick_params(labelsize=SMALL)
-    ax.grid(alpha=0.25)
-    ax.spines[["top", "right"]].set_visible(False)
+        ax.axvline(level, lw=0.6, color="0.6", zorder=0, label="matched level")
+    for name, point in paper()["viewpoints"][views].items():
+        colour, marker = style_of(names.index(name))
+        label = f"{'M2' if name == 'Ours' else name}, paper, smallNORB"
+        at = ([point["familiar"]], [point["novel"]])
+        ax.plot(*at, marker, label=label, mfc="none", mec=colour, ms=5)
+    ax.set(xlabel="accuracy, familiar viewpoints (%)", ylabel="accuracy, novel viewpoints (%)")
+    ax.grid(axis="both")
+    mark_cut(ax.xaxis)
+    mark_cut(ax.yaxis)
+
+
+def smoothed(curve: Sequence[float]) -> list[float]:
+    """The means of as many successive values as `SMOOTHED`, or of all if there are fewer."""
+    width = min(SMOOTHED, len(curve))
+    return [sum(curve[n : n + width]) / width for n in range(len(curve) - width + 1)]
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:

@@ -1,8 +1,9 @@
 import pytest
 
 from clustercaps.bench.cases import Case
+from clustercaps.bench.fits import exponent, straight_line
 from clustercaps.bench.measure import Timing
-from clustercaps.bench.scaling import AXES, csv_rows, exponent, points, rows, straight_line
+from clustercaps.bench.scaling import AXES, csv_rows, points, rows
 
 
 @pytest.mark.parametrize("power", [0.0, 0.5, 1.0, 2.0])

@@ -89,6 +89,7 @@ class Experiment:
         cells: Maps the name of a budget to the cells to measure.
         table: The results of a budget as Markdown, with the paper's numbers next to ours.
         figure: The same as a figure.
+        has_figure: Whether the results contain something to draw.
         finding: Whether the results agree with the paper's claim.
         notes: Where we differ from the paper, and why; Markdown.
         seeds: Seeds of every budget.
@@ -99,6 +100,7 @@ class Experiment:
     table: Callable[[Sequence[Row], str], str]
     figure: Callable[[Sequence[Row], str], "Figure"]
     notes: str
+    has_figure: Callable[[Sequence[Row]], bool] = lambda _: True
     finding: Callable[[Sequence[Row]], "Finding | None"] = lambda _: None
     seeds: Mapping[str, tuple[int, ...]] = field(
         default_factory=lambda: {

@@ -35,7 +35,7 @@ def fragment(
     """
     stem = f"{to_results}{name}-{budget}"
     meaning = MEANING[budget] if any("epochs" in row for row in rows) else ""
-    found = experiment.finding(rows)
+    found, drawn = experiment.finding(rows), experiment.has_figure(rows)
     parts = [
         f"## {experiment.title} ({budget})",
         f"`clustercaps reproduce {name} --budget {budget}`: {BUDGETS[budget]}.{meaning}",
@@ -45,8 +45,8 @@ def fragment(
         f"{found.evidence}"
         if found
         else "",
-        f"![{experiment.title}]({stem}.png)",
-        f"[CSV]({stem}.csv), [PDF]({stem}.pdf)",
+        f"![{experiment.title}]({stem}.png)" if drawn else "",
+        f"[CSV]({stem}.csv)" + (f", [PDF]({stem}.pdf)" if drawn else ""),
         experiment.notes,
     ]
     return "\n\n".join(part.strip() for part in parts if part) + "\n"

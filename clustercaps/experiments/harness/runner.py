@@ -141,14 +141,18 @@ def publish(experiment: Experiment, request: Request, store: Store) -> None:
             return
         text = fragment(request.name, experiment, request.budget, rows)
         write_atomically(request.path.with_suffix(".md"), text)
-        if find_spec("matplotlib") is None:
+        pictures = [request.path.with_suffix(suffix) for suffix in (".png", ".pdf")]
+        if not experiment.has_figure(rows):
+            for path in pictures:
+                path.unlink(missing_ok=True)
+        elif find_spec("matplotlib") is None:
             say("no figure: pip install 'clustercaps[figures]'")
         else:
-            figure = experiment.figure(rows, request.budget)
-            save(figure, request.path.with_suffix(".png"), pdf=True)
+            save(experiment.figure(rows, request.budget), pictures[0], pdf=True)
     print(f"{experiment.table(rows, request.budget)}\n")
-    for suffix in (".csv", ".md", ".png", ".pdf"):
-        print(request.path.with_suffix(suffix))
+    for path in (request.path, request.path.with_suffix(".md"), *pictures):
+        if path.exists():
+            print(path)
 
 
 def left(began: float, done: int, todo: Sequence[object]) -> str:

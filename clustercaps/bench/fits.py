@@ -1,0 +1,27 @@
+"""How time grows with size: a power of the size, and a straight line."""
+
+import math
+import statistics
+from collections.abc import Sequence
+
+
+def exponent(sizes: Sequence[float], times: Sequence[float]) -> float:
+    """The slope of log time against log size, by least squares."""
+    return statistics.linear_regression(*map(logarithms, (sizes, times))).slope
+
+
+def power_law(sizes: Sequence[float], times: Sequence[float], size: float) -> float:
+    """The time of another size, by the same fit."""
+    slope, level = statistics.linear_regression(*map(logarithms, (sizes, times)))
+    return math.exp(level) * size**slope
+
+
+def logarithms(values: Sequence[float]) -> list[float]:
+    """Natural logarithms."""
+    return [math.log(value) for value in values]
+
+
+def straight_line(sizes: Sequence[float], times: Sequence[float]) -> tuple[float, float, float]:
+    """Fixed part and slope of time = fixed + slope * size by least squares, and r squared."""
+    slope, fixed = statistics.linear_regression(sizes, times)
+    return fixed, slope, statistics.correlation(sizes, times) ** 2

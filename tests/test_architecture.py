@@ -30,7 +30,7 @@ BELOW["cli"] = {*BELOW, "experiments", "bench", "explore"}
 ROOT = ""
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE)
-FILES += [PACKAGE / f"{name}.py" for name in ("figures", "functional", "losses", "testing")]
+FILES += [PACKAGE / f"{name}.py" for name in ("functional", "losses", "testing")]
 
 
 def part_of(path: Path) -> str:
@@ -77,7 +77,7 @@ def test_every_part_has_its_place() -> None:
     parts = {part_of(path) for path in FILES}
     assert parts == set(BELOW), "say in BELOW what a new part may import"
     flat = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
-    assert flat == {"figures", "functional", "losses", "testing"}
+    assert flat == {"functional", "losses", "testing"}
 
 
 def test_no_function_hides_an_import_to_break_a_cycle() -> None:

@@ -62,8 +62,8 @@ def test_transforms_state_the_squared_error(drawer: ImageClassifier) -> None:
     with torch.no_grad():
         drawn = drawer.reconstruct(drawer.forward_features(IMAGE[None]))
     error = float((drawn - IMAGE).square().mean())
-    assert figure.axes[19].get_title() == f"{error:.4f}"
-    assert figures.transforms(drawer, IMAGE).axes[-1].get_title() == ""
+    assert figure.axes[19].get_xlabel() == f"{error:.4f}"
+    assert figures.transforms(drawer, IMAGE).axes[-1].get_xlabel() == ""
 
 
 def test_networks_without_what_is_shown_are_refused(

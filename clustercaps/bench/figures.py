@@ -116,6 +116,8 @@ def systems_figure(rows: Rows) -> "Figure":
             ax.plot([found[n] for n in places], places, marker, color=colour, label=name)
         ax.set_xlabel(xlabel)
         finish(ax)
+        # To follow the line of a system.
+        ax.grid(axis="y", lw=0.3)
     panels[0].set_yticks(range(len(ranked)), [row["model"] for row in ranked])
     panels[0].set_ylim(len(ranked) - 0.4, -0.6)
     add_legend(figure)

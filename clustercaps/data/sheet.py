@@ -9,7 +9,7 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from clustercaps.data.images import Images
-from clustercaps.utils.plotting import new_figure, save
+from clustercaps.utils.plotting import PAGE, SMALL, TINY, add_note, new_figure, save, styled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,6 +42,7 @@ class Group:
     channel: int | None
 
 
+@styled
 def contact_sheet(images: Images, path: Path) -> Path:
     """Draw some images of every class of a dataset.
 
@@ -53,15 +54,16 @@ def contact_sheet(images: Images, path: Path) -> Path:
     groups = _viewpoint_groups(images) if "azimuth" in images.meta else [_plain_group(images)]
     names = images.meta["class_names"]
     widths = [len(group.labels) for group in groups]
-    tile = 0.6 if len(groups) == 1 else 0.44
-    figure = new_figure(tile * sum(widths) + 0.6, tile * len(names) + 0.7)
+    # Inches: what class names and the space between groups leave.
+    tile = (PAGE - 0.7 - 0.05 * len(groups)) / max(sum(widths), 10)
+    figure = new_figure(PAGE, tile * len(names) + 0.5)
     panels = figure.subplots(1, len(groups), width_ratios=widths, squeeze=False)[0]
     for panel, group in zip(panels, groups, strict=True):
         _draw(panel, images, group)
     side = images.pixels.shape[-1]
-    panels[0].set_yticks([side * (row + 0.5) for row in range(len(names))], names, fontsize=7)
+    panels[0].set_yticks([side * (row + 0.5) for row in range(len(names))], names)
     made = ", rendered" if images.meta["name"].startswith("rendered") else ""
-    figure.suptitle(f"{images.meta['name']} ({images.meta['split']}{made})", fontsize=8)
+    add_note(figure, f"{images.meta['name']} ({images.meta['split']}{made})")
     return save(figure, path)
 
 
@@ -75,9 +77,9 @@ def _draw(panel: "Axes", images: Images, group: Group) -> None:
         panel.imshow(shown, cmap="gray", vmin=0, vmax=255, interpolation="antialiased")
     width = images.pixels.shape[-1]
     middles = [width * (column + 0.5) for column in range(len(group.labels))]
-    panel.set_xticks(middles, group.labels, fontsize=6)
+    panel.set_xticks(middles, group.labels, fontsize=TINY)
     panel.set_yticks([])
-    panel.set_title(group.title, fontsize=7, pad=3)
+    panel.set_title(group.title, fontsize=SMALL, pad=3)
     panel.tick_params(length=0, pad=2)
     panel.spines[:].set_visible(False)
 

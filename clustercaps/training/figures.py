@@ -15,7 +15,16 @@ from clustercaps.training.finished import Trained, finished_run, last_test
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.scoring import Score
 from clustercaps.training.settings import TrainSettings
-from clustercaps.utils.plotting import new_figure, save, style_of
+from clustercaps.utils.plotting import (
+    PAGE,
+    TINY,
+    add_legend,
+    new_figure,
+    save,
+    style_of,
+    styled,
+    whole_numbers,
+)
 from clustercaps.utils.tables import printable
 
 
@@ -42,8 +51,10 @@ def draw_run(path: Path | str, data_dir: str | None = None) -> list[Path]:
         assert isinstance(trained.model, CapsuleNet)
         assert isinstance(images, data.Images)
         first = [int((images.labels == c).nonzero()[0]) for c in images.labels.unique()[:6]]
-        pixels = trained.prepare(images.pixels[first])
-        drawn.append(save(routing(trained.model, pixels), path / "routing.png"))
+        pixels, labels = trained.prepare(images.pixels[first]), images.labels[first].tolist()
+        names = [printable(name) for name in trained.class_names]
+        shown = routing(trained.model, pixels, labels=labels, class_names=names)
+        drawn.append(save(shown, path / "routing.png"))
     return drawn
 
 
@@ -54,6 +65,7 @@ def shows_routing(settings: TrainSettings) -> bool:
     return capsules and routing in FUSED_ROUTINGS and not data.is_streamed(settings.data)
 
 
+@styled
 def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path) -> Path:
     """Draw training loss, training error and test error over the epochs of several runs.
 
@@ -61,57 +73,59 @@ def learning_curves(runs: Mapping[str, Sequence[Mapping[str, Any]]], path: Path)
         runs: The lines of `metrics.jsonl` of each run.
         path: Path of the PNG.
     """
-    figure = new_figure(9.0, 3.6)
+    figure = new_figure(PAGE, 2.6 + 0.15 * len(runs))
     left, right = figure.subplots(1, 2)
     for number, (name, lines) in enumerate(runs.items()):
-        colour, _ = style_of(number)
-        epochs = [line["epoch"] for line in lines]
-        left.plot(epochs, [line["train_loss"] for line in lines], color=colour, label=name)
+        colour, marker = style_of(number)
+        # A few markers per curve; they are what shows of a run of one epoch.
+        curve: dict[str, Any] = {"color": colour, "marker": marker, "ms": 3}
+        curve["markevery"] = max(1, len(lines) // 12)
+        hollow = {**curve, "ls": "--", "mfc": "white"}
+        left.plot(*_column(lines, "train_loss"), **hollow)
+        right.plot(*_column(lines, "train_error"), **hollow)
         right.plot(
-            epochs, [line["train_error"] for line in lines], color=colour, ls="--", alpha=0.6
+            *_column(lines, "test_error"), **{**curve, "markevery": 1}, label=printable(name)
         )
-        tested = [line for line in lines if "test_error" in line]
-        marker = "o" if len(tested) < 40 else None
-        right.plot(
-            [line["epoch"] for line in tested],
-            [line["test_error"] for line in tested],
-            color=colour,
-            marker=marker,
-            ms=3,
-        )
-    left.set(xlabel="epoch", ylabel="training loss", ylim=(0, None))
-    right.set(xlabel="epoch", ylabel="error (%)", ylim=(0, None))
-    right.plot([], [], color="0.3", marker="o", ms=3, label="test")
-    right.plot([], [], color="0.3", ls="--", alpha=0.6, label="training (augmented)")
-    for ax in (left, right):
-        ax.legend(frameon=False, fontsize=8)
-        ax.grid(alpha=0.25)
-        ax.spines[["top", "right"]].set_visible(False)
+    last = max((line["epoch"] for lines in runs.values() for line in lines), default=1)
+    for ax, ylabel in ((left, "training loss"), (right, "error (%)")):
+        ax.set(xlabel="epoch", ylabel=ylabel)
+        ax.set_ylim(0, None)
+        ax.grid()
+        whole_numbers(ax, last)
+    grey: dict[str, Any] = {"color": "0.3", "marker": "o", "ms": 3}
+    right.plot([], [], label="solid: test", **grey)
+    right.plot([], [], ls="--", mfc="white", label="dashed: training (augmented)", **grey)
+    add_legend(figure)
     return save(figure, path)
 
 
+def _column(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    """The epochs that have a value, and their values."""
+    found = [line for line in lines if name in line]
+    return [line["epoch"] for line in found], [line[name] for line in found]
+
+
+@styled
 def confusion_figure(score: Score, class_names: Sequence[str], path: Path) -> Path:
     """Draw the confusion matrix in percent of each true class, with counts if they fit."""
     counts = score.confusion.double()
     shares = 100 * counts / counts.sum(1, keepdim=True).clamp(min=1)
     classes = len(class_names)
     class_names = [printable(name) for name in class_names]
-    side = max(4.0, 0.5 * classes) if classes <= 30 else 10.0
-    figure = new_figure(side + 1.6, side + 1)
+    # Inches: a count needs a quarter of one; without counts, half a page is enough.
+    side = min(max(2.6, 0.27 * classes), PAGE) if classes <= 30 else 4.5
+    figure = new_figure(side + 1.5, side + 0.8)
     ax = figure.subplots()
     image = ax.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=100)
     if classes <= 30:
-        ax.set_xticks(range(classes), class_names, rotation=45, ha="right")
+        ax.set_xticks(range(classes), class_names, rotation=45, ha="right", rotation_mode="anchor")
         ax.set_yticks(range(classes), class_names)
-        for (row, column), count in zip(
-            ((r, c) for r in range(classes) for c in range(classes)),
-            score.confusion.flatten().tolist(),
-            strict=True,
-        ):
-            if count:
-                colour = "white" if shares[row, column] > 55 else "0.2"
-                ax.text(column, row, str(count), ha="center", va="center", color=colour, fontsize=7)
+        for row, column in score.confusion.nonzero().tolist():
+            colour = "white" if shares[row, column] > 55 else "0.2"
+            count = str(int(score.confusion[row, column]))
+            ax.text(column, row, count, ha="center", va="center", color=colour, fontsize=TINY)
     ax.set(xlabel="predicted class", ylabel="true class")
-    ax.set_title(f"error {score.error:.2f} % of {score.total:,} images", fontsize=10)
+    ax.set_title(f"error {score.error:.2f} % of {score.total:,} images")
+    ax.spines[:].set_visible(True)
     figure.colorbar(image, ax=ax, shrink=0.8, label="% of the true class")
     return save(figure, path)

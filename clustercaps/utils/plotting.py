@@ -109,8 +109,9 @@ def add_legend(figure: "Figure", columns: int | None = None) -> None:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True)
     }
     if len(handles) > 1:
-        # Points: a character of this size takes about 4, a symbol and its space 30.
-        fit = int(72 * figure.get_figwidth() / (4 * max(map(len, handles)) + 30))
+        # Points: a character of this size takes about 4, a symbol and its space 28.
+        widths, available = [4 * len(name) + 28 for name in handles], 72 * figure.get_figwidth()
+        fit = len(handles) if sum(widths) < available else int(available / max(widths))
         place: dict[str, Any] = {"loc": "outside upper center", "columnspacing": 1.2}
         place["ncols"] = min(len(handles), columns or max(1, fit))
         figure.legend(handles.values(), handles, **place)
@@ -153,8 +154,12 @@ def logarithmic(ax: "Axes", name: str) -> None:
     (ax.set_xscale if name == "x" else ax.set_yscale)("log")
     axis = ax.xaxis if name == "x" else ax.yaxis
     low, high = axis.get_view_interval()
-    steps = (1.0,) if high / low > 50 else (1.0, 2.0, 5.0) if high / low < 12 else (1.0, 3.0)
-    axis.set_major_locator(LogLocator(subs=steps))
+    # As few numbers as possible, but at least two.
+    for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0)):
+        locator = LogLocator(subs=steps)
+        axis.set_major_locator(locator)
+        if sum(low <= value <= high for value in locator.tick_values(low, high)) > 1:
+            break
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
 

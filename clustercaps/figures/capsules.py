@@ -43,8 +43,7 @@ def routing(
     columns = 2 + channels + clusters
     figure = new_figure(max(PAGE, 0.5 * columns + 1), 0.6 * len(images) + 1.0)
     # The last row is for the colour bars.
-    heights = [*[1.0] * len(images), 0.12]
-    place = figure.add_gridspec(len(images) + 1, columns, height_ratios=heights)
+    place = figure.add_gridspec(len(images) + 1, columns, height_ratios=[*[1] * len(images), 0.12])
     grid = [[figure.add_subplot(place[n, m]) for m in range(columns)] for n in range(len(images))]
     for row, axes in enumerate(grid):
         show(axes[0], images[row].cpu().mean(0), "gray_r")
@@ -54,20 +53,18 @@ def routing(
         for ax, values in zip(axes[1 + channels :], shares[row], strict=False):
             # A diverging colour map: white is the uniform weight 1 / clusters.
             show(ax, values, "RdBu_r", 2 / clusters)
-        _draw_weights(axes[-1], shares[row].mean((1, 2)))
+        _draw_weights(axes[-1], shares[row].mean((1, 2)), last=row == len(grid) - 1)
     titles = ["image", *(f"channel {n + 1}" for n in range(channels))]
     titles += [*(f"cluster {n + 1}" for n in range(clusters)), "mean weight"]
     for ax, title in zip(grid[0], titles, strict=True):
         ax.set_title(title, fontsize=TINY)
-    for axes in grid[:-1]:
-        axes[-1].set_xticklabels([])
-    grid[-1][-1].set_xlabel("cluster", fontsize=TINY)
     parts = {"capsule length": slice(1, 1 + channels), "routing weight": slice(1 + channels, -1)}
     for name, part in parts.items():
         below = figure.add_subplot(place[-1, part])
         bar = figure.colorbar(grid[0][part][0].images[0], cax=below, orientation="horizontal")
         bar.set_label(f"{name}, layer {layer}")
-    bar.set_ticks(*_even_ticks(clusters))
+    ticks, names = _even_ticks(clusters)
+    bar.set_ticks(ticks, labels=names)
     return figure
 
 
@@ -94,7 +91,7 @@ def _even_ticks(clusters: int) -> tuple[list[float], list[str]]:
     return [n / clusters for n in range(3)], [f"{n}/{clusters}" if n else "0" for n in range(3)]
 
 
-def _draw_weights(ax: "Axes", means: Tensor) -> None:
+def _draw_weights(ax: "Axes", means: Tensor, last: bool) -> None:
     """Bars of the mean weight of every cluster, and the uniform weight as a dashed line."""
     clusters = len(means)
     ax.bar(range(1, clusters + 1), means.numpy(), color=COLOURS[0], width=0.7)
@@ -103,6 +100,10 @@ def _draw_weights(ax: "Axes", means: Tensor) -> None:
     ax.set_xticks(range(1, clusters + 1, -(-clusters // 5)))
     ax.set_yticks(*_even_ticks(clusters))
     ax.set_ylim(0, 2 / clusters)
+    if last:
+        ax.set_xlabel("cluster", fontsize=TINY)
+    else:
+        ax.set_xticklabels([])
     ax.yaxis.tick_right()
     ax.set_box_aspect(1)
     ax.tick_params(labelsize=TINY, length=2, pad=1)

@@ -1,6 +1,7 @@
 """Collect all results of `clustercaps reproduce` on one page: tables, figures, findings.
 
 clustercaps report
+clustercaps report --figures  draw the figures of stored results again, too
 """
 
 import argparse
@@ -21,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=Path("docs") / "reproduction.md",
         help="page to write (default: %(default)s)",
     )
+    parser.add_argument(
+        "--figures", action="store_true", help="draw the figures of stored results again, too"
+    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -34,5 +38,5 @@ def run(arguments: argparse.Namespace) -> None:
             "--results"
         )
     output_path(arguments.page)
-    write(arguments.results, arguments.page)
+    write(arguments.results, arguments.page, arguments.figures)
     print(arguments.page)

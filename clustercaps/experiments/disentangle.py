@@ -158,7 +158,7 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     ratios = [len(NARROW) + 1, len(WIDE) + 1, CELL * len(PROPERTIES)]
     # Inches: what the names of the rows leave, without the space between panels.
     tile = (width - 0.6 - 0.3 * len(shown)) / (len(shown) * sum(ratios))
-    figure = new_figure(width, tile * (kept + len(PROPERTIES)) + 1.45)
+    figure = new_figure(width, tile * (kept + len(PROPERTIES)) + 1.6)
     axes = figure.subplots(1, 3 * len(shown), squeeze=False, width_ratios=ratios * len(shown))[0]
     for number, (model, row) in enumerate(shown.items()):
         narrow, wide, heat = axes[3 * number : 3 * number + 3]
@@ -181,7 +181,7 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
         (effects, "change of a property (unit: below each panel)"),
         (changes, "change of the reconstruction (unit: below each panel)"),
     ):
-        bar = figure.colorbar(image, ax=list(axes), location="bottom", aspect=50, pad=0.01)
+        bar = figure.colorbar(image, ax=list(axes), location="bottom", aspect=15 * width, pad=0.01)
         bar.set_label(label, fontsize=TINY)
         bar.ax.tick_params(labelsize=TINY, length=2)
     return figure

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from clustercaps.experiments import EXPERIMENTS, get_experiment
+from clustercaps.experiments.harness.drawing import draw
 from clustercaps.experiments.harness.markdown import fragment, markdown_table
 from clustercaps.experiments.harness.store import Store, key
 from clustercaps.utils.files import write_atomically
@@ -118,10 +119,29 @@ def render(results: Path, page: Path) -> str:
     return "\n".join(parts)
 
 
-def write(results: Path, page: Path) -> None:
-    """Write the page, and the Markdown file next to every CSV."""
+def write(results: Path, page: Path, figures: bool = False) -> None:
+    """Write the page, and the Markdown file next to every CSV.
+
+    Args:
+        results: The results folder.
+        page: Path of the page.
+        figures: Also draw the figures again; nothing is measured for them.
+    """
     for name, sections in fragments(results).items():
         for budget, text in sections.items():
             write_atomically(results / f"{name}-{budget}.md", text)
+    if figures:
+        draw_all(results)
     page.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(page, render(results, page))
+
+
+def draw_all(results: Path) -> None:
+    """Draw the figures of all stored results."""
+    for name in EXPERIMENTS:
+        experiment = get_experiment(name)
+        for budget in SHOWN:
+            store = Store(results / f"{name}-{budget}.csv", experiment.cells(budget))
+            rows = store.rows()
+            if rows:
+                draw(experiment, budget, rows, store.path)

@@ -105,7 +105,7 @@ def draw_spread(
     """
     style: dict[str, Any] = {"fmt": marker, "color": colour, "label": label}
     bar = None if spread.sd is None else [spread.sd]
-    beside = [place + 0.09] * len(spread.values)
+    beside = [place + (0.28 if across else 0.09)] * len(spread.values)
     dots: dict[str, Any] = {"ls": "none", "marker": ".", "ms": 2.5, "color": colour}
     if across:
         ax.errorbar([spread.mean], [place], xerr=bar, **style)

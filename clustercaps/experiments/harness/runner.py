@@ -7,19 +7,18 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from pathlib import Path
 
 from clustercaps.data import DataError, is_streamed
 from clustercaps.experiments import get_experiment
 from clustercaps.experiments.harness.cells import Cell, Experiment, Workspace
+from clustercaps.experiments.harness.drawing import draw
 from clustercaps.experiments.harness.markdown import fragment
 from clustercaps.experiments.harness.store import Store, key
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.files import write_atomically
 from clustercaps.utils.json_files import json_text
 from clustercaps.utils.machine import machine
-from clustercaps.utils.plotting import save
 
 
 @dataclass(frozen=True)
@@ -141,18 +140,10 @@ def publish(experiment: Experiment, request: Request, store: Store) -> None:
             return
         text = fragment(request.name, experiment, request.budget, rows)
         write_atomically(request.path.with_suffix(".md"), text)
-        pictures = [request.path.with_suffix(suffix) for suffix in (".png", ".pdf")]
-        if not experiment.has_figure(rows):
-            for path in pictures:
-                path.unlink(missing_ok=True)
-        elif find_spec("matplotlib") is None:
-            say("no figure: pip install 'clustercaps[figures]'")
-        else:
-            save(experiment.figure(rows, request.budget), pictures[0], pdf=True)
+        pictures = draw(experiment, request.budget, rows, request.path)
     print(f"{experiment.table(rows, request.budget)}\n")
     for path in (request.path, request.path.with_suffix(".md"), *pictures):
-        if path.exists():
-            print(path)
+        print(path)
 
 
 def left(began: float, done: int, todo: Sequence[object]) -> str:

@@ -25,12 +25,30 @@ def drawer() -> ImageClassifier:
 
 def test_routing_has_a_row_per_image(classifier: ImageClassifier, tmp_path: Path) -> None:
     figure = figures.routing(classifier, torch.rand(2, 1, 28, 28), layer=3)
-    # Image, 4 channels, 4 clusters, bars.
-    assert len(figure.axes) == 2 * 10
+    # Image, 4 channels, 4 clusters, bars; two colour bars.
+    assert len(figure.axes) == 2 * 10 + 2
+    assert [ax.get_xlabel() for ax in figure.axes[-2:]] == [
+        "capsule length, layer 3",
+        "routing weight, layer 3",
+    ]
     path = figures.save(figure, tmp_path / "routing.png")
     with Image.open(path) as written:
         assert min(written.size) > 300
     assert (tmp_path / "routing.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_routing_states_label_and_prediction(classifier: ImageClassifier) -> None:
+    names = [f"class {letter}" for letter in "abcdefghij"]
+    images = torch.rand(2, 1, 28, 28)
+    with torch.no_grad():
+        first, second = (names[int(n)] for n in classifier(images).argmax(1))
+    figure = figures.routing(classifier, images, labels=[3, 4], class_names=names)
+    shown = [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert shown == [f"label: class d\npredicted: {first}", f"label: class e\npredicted: {second}"]
+    with pytest.raises(ValueError, match="labels must be those of 2 images, got 1"):
+        figures.routing(classifier, images, labels=[3])
+    with pytest.raises(ValueError, match="class_names must name 10 classes, got 2"):
+        figures.routing(classifier, images, class_names=["a", "b"])
 
 
 def test_votes_are_those_of_the_trace(classifier: ImageClassifier) -> None:

@@ -11,7 +11,7 @@
     clustercaps bench peers --against COMMIT       and how much faster and smaller than it was then
     clustercaps bench spread                       whether the eps in the spread of votes matters
     clustercaps bench --quick                      tiny sizes, to check that it works (seconds)
-    clustercaps bench --redraw results/bench-*.csv draw figures again, without measuring
+    clustercaps bench --redraw results/bench-layers.csv  draw its figure again, without measuring
 
 Every backend is first compared with the float64 reference on the shapes to be timed; if it is
 wrong, nothing is timed and the exit code is 2. Candidates are interleaved and medians compared, so

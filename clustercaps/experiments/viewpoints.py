@@ -234,8 +234,8 @@ def draw(ax: "Axes", rows: Sequence[Row], views: str) -> None:
         ax.plot(*at, marker, label=label, mfc="none", mec=colour, ms=5)
     ax.set(xlabel="accuracy, familiar viewpoints (%)", ylabel="accuracy, novel viewpoints (%)")
     ax.grid(axis="both")
-    mark_cut(ax.xaxis)
-    mark_cut(ax.yaxis)
+    mark_cut(ax, "x")
+    mark_cut(ax, "y")
 
 
 def smoothed(curve: Sequence[float]) -> list[float]:

@@ -15,7 +15,6 @@ from clustercaps.utils.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 # Inches: a column of a two-column page (8.5 cm), and both columns.
@@ -124,13 +123,12 @@ def add_note(figure: "Figure", text: str) -> None:
     figure.supxlabel(text, fontsize=TINY, color="0.35")
 
 
-def mark_cut(axis: "Axis") -> None:
-    """Mark the beginning of an axis by two strokes if the axis does not begin at zero."""
-    low, high = axis.get_view_interval()
+def mark_cut(ax: "Axes", name: str) -> None:
+    """Mark the beginning of the axis "x" or "y" by two strokes if it does not begin at zero."""
+    across = name == "x"
+    low, high = ax.get_xlim() if across else ax.get_ylim()
     if low <= 0 <= high:
         return
-    ax: Any = axis.axes
-    across = axis.axis_name == "x"
     stroke = [(-0.5, -1), (0.5, 1)] if across else [(-1, -0.5), (1, 0.5)]
     for along in (0.015, 0.035):
         place = (along, 0) if across else (0, along)

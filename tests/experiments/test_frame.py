@@ -3,6 +3,7 @@
 import json
 import shlex
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -254,3 +255,29 @@ def test_only_the_first_process_writes(
     assert reproduce(tmp_path) == 0
     assert len(toy.measured) == 6
     assert not list(tmp_path.iterdir())
+
+
+def test_figures_are_drawn_again_without_measuring(toy: Toy, tmp_path: Path) -> None:
+    assert reproduce(tmp_path, "--cell", "b/one", "--seeds", "0") == 0
+    expected = (tmp_path / "toy-quick.png").read_bytes()
+    for suffix in ("png", "pdf"):
+        (tmp_path / f"toy-quick.{suffix}").write_bytes(b"old")
+    page = ["--results", str(tmp_path), "--page", str(tmp_path / "page.md")]
+    assert main(["report", *page]) == 0
+    assert (tmp_path / "toy-quick.png").read_bytes() == b"old"
+    assert main(["report", "--figures", *page]) == 0
+    assert (tmp_path / "toy-quick.png").read_bytes() == expected
+    assert toy.measured == [("b/one", 0)]
+
+
+def test_nothing_is_drawn_without_own_results(
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy.experiment = replace(toy.experiment, has_figure=lambda rows: len(rows) > 1)
+    (tmp_path / "toy-quick.png").write_bytes(b"old")
+    assert reproduce(tmp_path, "--cell", "b/one", "--seeds", "0") == 0
+    assert {path.name for path in tmp_path.glob("toy-*")} == {"toy-quick.csv", "toy-quick.md"}
+    assert ".png" not in (tmp_path / "toy-quick.md").read_text() + capsys.readouterr().out
+    assert reproduce(tmp_path, "--cell", "b/one", "--seeds", "0,1") == 0
+    assert "](toy-quick.png)" in (tmp_path / "toy-quick.md").read_text()
+    assert (tmp_path / "toy-quick.pdf").exists()

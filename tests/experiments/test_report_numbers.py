@@ -3,6 +3,7 @@
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers.measured import is_known, known_numbers, stated_numbers
@@ -34,7 +35,15 @@ def test_every_number_of_the_page_is_in_the_results(budget: str, tmp_path: Path)
         results.mkdir(exist_ok=True)
         store._write(rows)
         # What will be published can also be drawn.
-        assert experiment.figure(rows, budget).axes
+        figure = experiment.figure(rows, budget)
+        assert figure.axes
+        if (name, budget) == ("classification", "night"):
+            places = [tick.get_text() for tick in figure.axes[0].get_xticklabels()]
+            assert places[:2] == ["M1\n(64)", "M1\n(40)"]
+            # The paper's M1, beside both.
+            printed: Any = figure.axes[0].containers[-1]
+            paper = printed.lines[0].get_ydata()
+            assert list(paper[:2]) == [5.17, 5.17]
     text = reproduction.render(results, page)
     known = known_numbers(results, PAPER)
     stated = list(stated_numbers(text, everywhere=True))

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -198,3 +199,19 @@ def test_an_accelerator_gives_the_score_of_the_cpu(tmp_path: Path) -> None:
     here, there = (Trained.open(tmp_path, device).score(images) for device in ("cpu", "auto"))
     assert there.confusion.device.type == "cpu"
     assert there.loss == pytest.approx(here.loss, rel=1e-3)
+
+
+def test_a_run_of_one_epoch_shows_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Any] = []
+
+    def keep(figure: object, path: Path) -> Path:
+        drawn.append(figure)
+        return path
+
+    monkeypatch.setattr(figures, "save", keep)
+    line = {"epoch": 1, "train_loss": 0.4, "train_error": 30.0, "test_error": 25.0}
+    figures.learning_curves({"run": [line]}, tmp_path / "curve.png")
+    loss, error = drawn[0].axes
+    assert [list(curve.get_ydata()) for curve in loss.lines] == [[0.4]]
+    assert [list(curve.get_ydata()) for curve in error.lines[:2]] == [[30.0], [25.0]]
+    assert all(curve.get_marker() == "o" for ax in (loss, error) for curve in ax.lines)

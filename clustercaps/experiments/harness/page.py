@@ -24,6 +24,7 @@ clustercaps reproduce NAME --budget night        # full datasets, strong recipe;
 clustercaps reproduce NAME --budget full         # the paper's protocol; days on a GPU
 clustercaps reproduce --list NAME --budget full  # one resumable command per cell and seed
 clustercaps report                               # regenerate this page
+clustercaps report --figures                     # and its figures, without measuring
 ```
 
 On a compute cluster, each line of the list is a separate job that can be repeated until it is done:

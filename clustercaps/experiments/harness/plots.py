@@ -121,7 +121,7 @@ def finish(ax: "Axes", places: Sequence[str]) -> None:
     ax.set_xlim(-0.6, len(places) - 0.4)
     ax.margins(y=0.12)
     ax.grid(axis="y")
-    mark_cut(ax.yaxis)
+    mark_cut(ax, "y")
 
 
 @styled
@@ -147,7 +147,7 @@ def line_figure(
     ax.set_yticks(range(len(order)), order)
     ax.margins(x=0.08)
     ax.grid(axis="x")
-    mark_cut(ax.xaxis)
+    mark_cut(ax, "x")
     add_legend(figure)
     note_seeds(figure, [spread for cells in groups.values() for spread in cells.values()])
     return figure

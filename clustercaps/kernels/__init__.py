@@ -8,22 +8,22 @@ Backends, each tested against the first:
 - "compiled": the same votes, with the routing compiled by `torch.compile`. The first call for every
   shape waits for the compiler, so it is used only on request.
 - "cpu": one fused C++ kernel that never stores a vote; built on first use.
-- "triton": the same votes, with the routing in one pass on CUDA; never run on a GPU, so on request.
+- "triton": fused as well, for GPUs. Never run on a GPU by us: with "auto", the first call of every
+  kind of layer is compared with the reference (`trust.py`).
 
-"auto" selects "cpu" for tensors on the CPU, "chunked" if that cannot be built, and the reference on
-other devices. A layer's argument `backend` or the variable CLUSTERCAPS_BACKEND forces a backend.
+"auto" selects "cpu" for tensors on the CPU and "triton" on CUDA, or "chunked" if that is not
+available or does not agree with the reference. Other devices use "chunked". A layer's argument
+`backend` or the variable CLUSTERCAPS_BACKEND forces a backend.
 """
 
 import os
-import warnings
-from functools import cache
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from clustercaps.kernels import build, chunked, cluster_cpu, library
+from clustercaps.kernels import availability, chunked, cluster_cpu, library, trust
+from clustercaps.kernels.availability import Availability, available
 from clustercaps.kernels.compiled import compiled_route
 from clustercaps.kernels.library import rounds_products
 from clustercaps.kernels.plain import VoteInputs, like_conv2d, refuse_meta, square_window
@@ -57,24 +57,6 @@ class NormNumbers(NamedTuple):
     eps: float
 
 
-class Availability(NamedTuple):
-    """Whether a backend is available, and a comment or the reason."""
-
-    usable: bool
-    why: str
-
-
-def available() -> dict[str, Availability]:
-    """The availability of every backend. Builds nothing."""
-    return {
-        "reference": Availability(True, "plain PyTorch, works everywhere"),
-        "chunked": Availability(True, "plain PyTorch, the votes of a few images at a time"),
-        "compiled": _compiled_availability(),
-        "cpu": _cpu_availability(),
-        "triton": _triton_availability(),
-    }
-
-
 def choose(backend: str, device: str, routing: str = "cluster") -> str:
     """The backend that a layer will use.
 
@@ -95,19 +77,21 @@ def choose(backend: str, device: str, routing: str = "cluster") -> str:
     if backend == "chunked":
         return backend
     if backend == "auto":
-        if device != "cpu":
-            return "reference"
-        return "cpu" if _cpu_loads(warn=True) else "chunked"
+        if device == "cpu":
+            return "cpu" if availability.cpu_loads(warn=True) else "chunked"
+        usable = device == "cuda" and availability.triton_availability().usable
+        return "triton" if usable else "chunked"
     if backend == "compiled":
-        state = _compiled_availability()
+        state = availability.compiled_availability()
     elif backend == "triton":
-        state = _triton_availability()
-        if state.usable and device != "cuda" and not _triton_interpreted():
+        state = availability.triton_availability()
+        if state.usable and device != "cuda" and not availability.triton_interpreted():
             state = Availability(False, f"the capsules are on {device}")
     elif device != "cpu":
         state = Availability(False, f"the capsules are on {device}")
     else:
-        state = Availability(_cpu_loads(warn=False), _load_failure() or "")
+        usable = availability.cpu_loads(warn=False)
+        state = Availability(usable, availability.load_failure() or "")
     if not state.usable:
         raise RuntimeError(
             f"backend {backend!r} was requested but is not available: {state.why}; use "
@@ -149,17 +133,21 @@ def cluster_capsules(
     path = _choose_once(backend, "cpu" if x.is_cpu else x.device.type, routing)
     direct = may_bypass(vote, nn.Conv2d)
     # Without calling the convolution.
-    if direct and path in ("cpu", "chunked"):
+    if direct and path in ("cpu", "chunked", "triton"):
         # Read once: a parametrisation computes it, as in spectral_norm.
         weight = vote.weight
         inputs = like_conv2d(x, weight, vote.bias)
         window = square_window(vote, x.shape[1])
         if inputs is not None and window is not None:
             sizes = (*window, clusters, votes, out_channels)
+            uniform = routing == "uniform"
             short = path == "cpu" and norm is not None and rounds_products(inputs[0], weight)
-            if short:
-                inputs = (x.float(), weight, vote.bias)
-            capsules = _computed(path, inputs, sizes, routing == "uniform", eps, norm, short)
+            # Contrasts of the weights are rounded, so the weights are needed as they are stored.
+            stored = (x.float() if short else inputs[0], weight, vote.bias)
+            if path == "triton" and backend == "auto":
+                path = path if trust.agrees(stored, sizes, uniform, eps) else "chunked"
+            inputs = stored if short or path == "triton" else inputs
+            capsules = _computed(path, inputs, sizes, uniform, eps, norm, short)
             if capsules is not None:
                 return capsules
     if direct:
@@ -177,7 +165,12 @@ def _computed(
     short: bool,
 ) -> Tensor | None:
     """Capsules without the convolution, or None if the backend cannot compute them."""
-    if path == "chunked":
+    capsules: Tensor | None
+    if path == "triton":
+        from clustercaps.kernels import cluster_triton
+
+        capsules = cluster_triton.cluster_capsules(inputs, *sizes, uniform, eps)
+    elif path == "chunked":
         capsules = chunked.cluster_capsules(inputs, *sizes, uniform, eps)
     # Half precision is rounded before the norm, as without the kernel.
     elif norm is None or inputs[0].dtype not in library.NAMES:
@@ -209,10 +202,6 @@ def _route(
     """Capsules before the norm, from stored votes."""
     cast = vote(x.flatten(1, 2))  # [B, I*K*C'*D', H', W']
     cast = cast.unflatten(1, (x.shape[1] * clusters, votes, out_channels, -1))
-    if path == "triton":
-        from clustercaps.kernels import cluster_triton
-
-        return cluster_triton.route(cast, uniform=routing == "uniform", eps=eps)
     if path == "compiled":
         # The compiler would keep a channels-last layout, which is slower.
         return compiled_route()(cast.contiguous(), routing=routing, eps=eps)[0]
@@ -229,72 +218,7 @@ def status_table() -> str:
     table = text_table(["backend", "available", "used on CPU", "why"], rows)
     if used == "cpu":
         table += f"\nProducts under bfloat16 autocast: {library.bfloat16_products()[1]}."
+    if availability.triton_availability().usable:
+        table += f"\n{trust.status()}"
     forced = os.environ.get("CLUSTERCAPS_BACKEND")
     return f"{table}\nCLUSTERCAPS_BACKEND={forced} forces this backend." if forced else table
-
-
-@cache
-def _compiled_availability() -> Availability:
-    try:
-        build.find_compiler()
-    except build.BuildError as error:
-        return Availability(False, str(error))
-    return Availability(True, "compiles on the first call of every shape, tens of seconds")
-
-
-def _cpu_availability() -> Availability:
-    failure = _load_failure() if _tried.get("cpu") else None
-    if failure:
-        return Availability(False, failure)
-    try:
-        path = build.library_path()
-    except build.BuildError as error:
-        return Availability(False, str(error))
-    if os.path.exists(path):
-        return Availability(True, f"built: {path}")
-    seconds = build.EXPECTED_SECONDS
-    return Availability(True, f"will be built on first use, about {seconds} s, into {path.parent}")
-
-
-def _triton_availability() -> Availability:
-    if find_spec("triton") is None:
-        return Availability(False, "the package triton is missing; CUDA builds of torch install it")
-    if _triton_interpreted():
-        return Availability(True, "interpreted because of TRITON_INTERPRET=1: slow, for tests")
-    if not torch.cuda.is_available():
-        return Availability(False, "torch finds no CUDA device")
-    if torch.version.hip is None and torch.cuda.get_device_capability() < (7, 0):
-        return Availability(False, "the GPU is too old: Triton needs compute capability 7.0")
-    return Availability(True, "compiles on first use, one or two seconds")
-
-
-def _triton_interpreted() -> bool:
-    return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-# Whether loading the kernel was tried in this process.
-_tried: dict[str, bool] = {}
-
-
-@cache
-def _load_failure() -> str | None:
-    _tried["cpu"] = True
-    try:
-        library.load()
-    except build.BuildError as error:
-        return str(error)
-    return None
-
-
-def _cpu_loads(warn: bool) -> bool:
-    failure = _load_failure()
-    if failure and warn:
-        _warn_once(failure)
-    return failure is None
-
-
-@cache
-def _warn_once(failure: str) -> None:
-    warnings.warn(
-        f"using plain PyTorch instead of the fused CPU kernel: {failure}", UserWarning, stacklevel=2
-    )

@@ -19,8 +19,10 @@ from clustercaps.utils.derivatives import plain_gradients, wants_graph
 from clustercaps.utils.precision import wide_dtype
 from clustercaps.utils.sizes import windows_along
 
-# Size of the votes that are computed at a time, in bytes: about the size of the cache.
+# Size of the votes that are computed at a time, in bytes: about the size of the cache on a CPU, and
+# enough work for each call on other devices.
 CHUNK = 8 * 2**20
+DEVICE_CHUNK = 256 * 2**20
 
 
 class ChunkedCapsules(torch.autograd.Function):
@@ -134,7 +136,8 @@ def chunk_size(x: Tensor, weight: Tensor, shape: Shape) -> int:
     height, width = (
         windows_along(side, weight.shape[-1], shape.stride, shape.padding) for side in x.shape[2:]
     )
-    return max(1, CHUNK // (len(weight) * height * width * x.element_size()))
+    chunk = CHUNK if x.is_cpu else DEVICE_CHUNK
+    return max(1, chunk // (len(weight) * height * width * x.element_size()))
 
 
 def cast_votes(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape) -> Tensor:

@@ -151,8 +151,8 @@ def test_share_of_an_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_share_of_an_epoch_needs_the_kernel(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "_cpu_loads", lambda warn: False)
-    monkeypatch.setattr(kernels, "_load_failure", lambda: "no compiler was found")
+    monkeypatch.setattr(kernels.availability, "cpu_loads", lambda warn: False)
+    monkeypatch.setattr(kernels.availability, "load_failure", lambda: "no compiler was found")
     out = tmp_path / "epoch.csv"
     assert main(["bench", "epoch", "--quick", "--out", str(out)]) == 2
     assert "no compiler was found" in capsys.readouterr().err

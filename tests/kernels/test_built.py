@@ -16,7 +16,7 @@ import torch
 
 import clustercaps as cc
 from clustercaps import kernels
-from clustercaps.kernels import build, built, library
+from clustercaps.kernels import availability, build, built, library
 
 Compiler = Callable[[str, str], None]
 SOMEBODY = 12345
@@ -54,7 +54,7 @@ def compiler(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> C
 @pytest.fixture
 def fresh() -> Iterator[None]:
     """As in a process that has not loaded the kernel."""
-    caches = (kernels._load_failure, kernels._warn_once, library.load)
+    caches = (availability.load_failure, availability.warn_once, library.load)
     for each in caches:
         each.cache_clear()
     yield
@@ -114,7 +114,7 @@ def test_a_library_without_the_functions_is_not_used(compiler: Compiler, fresh: 
 def check_falls_back(why: str) -> None:
     """A layer warns in one line that says why, once, and computes in plain PyTorch."""
     layer = cc.ClusterCapsules2d(1, 1, 1, 2, votes=2, backend="auto")
-    for each in (kernels._load_failure, kernels._warn_once, library.load):
+    for each in (availability.load_failure, availability.warn_once, library.load):
         each.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from clustercaps import kernels
+from clustercaps.kernels import availability
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +19,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def install(monkeypatch: pytest.MonkeyPatch, package: bool, cuda: bool = False) -> None:
     spec = ModuleSpec("triton", None) if package else None
-    monkeypatch.setattr(kernels, "find_spec", lambda _: spec)
+    monkeypatch.setattr(availability, "find_spec", lambda _: spec)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
 
@@ -28,7 +29,7 @@ def install(monkeypatch: pytest.MonkeyPatch, package: bool, cuda: bool = False) 
 )
 def test_missing(monkeypatch: pytest.MonkeyPatch, package: bool, why: str) -> None:
     install(monkeypatch, package)
-    assert kernels.choose("auto", "cuda") == "reference"
+    assert kernels.choose("auto", "cuda") == "chunked"
     state = kernels.available()["triton"]
     assert not state.usable
     assert why in state.why
@@ -41,12 +42,14 @@ def test_present(monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernels.choose("triton", "cuda") == "triton"
     assert kernels.choose("triton", "cuda", "uniform") == "triton"
     assert kernels.choose("triton", "cuda", "some other routing") == "reference"
-    # No GPU has run it yet: it waits to be asked for.
-    assert kernels.choose("auto", "cuda") == "reference"
+    assert kernels.choose("auto", "cuda") == "triton"
+    for device in ("mps", "xpu"):
+        assert kernels.choose("auto", device) == "chunked"
     assert kernels.choose("reference", "cuda") == "reference"
     with pytest.raises(RuntimeError, match="the capsules are on cpu"):
         kernels.choose("triton", "cpu")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (6, 1))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (7, 5))
+    assert kernels.choose("auto", "cuda") == "chunked"
     with pytest.raises(RuntimeError, match="compute capability"):
         kernels.choose("triton", "cuda")
 

@@ -34,6 +34,7 @@ from clustercaps.kernels.triton_parts import (
     rows_of,
     shares_of,
     statistics,
+    store_rows,
     times_patches,
     times_weights,
 )
@@ -176,9 +177,5 @@ def weight_grad_kernel(
         gradients = row_gradients(sums, block % groups, share, pull, rows)
         patches = tl.trans(patches_at(x_ptr, child, tap, places, sizes, kernel))
         weight_grads = times_patches(gradients, patches, weight_grads, narrow, precision)
-    blocks = children * per_child * groups
-    for r in tl.static_range(rows):
-        # 64 bits: there may be many parts.
-        line = ((part * blocks + block) * rows + r).to(tl.int64) * padded_taps + tap
-        at = line[:, None] * padded_parents + parent[None, :]
-        tl.store(weight_grad_ptr + at, weight_grads[r], mask=(tap < padded_taps)[:, None])
+    block += part * children * per_child * groups
+    store_rows(weight_grads, weight_grad_ptr, block, tap, parent, padded)

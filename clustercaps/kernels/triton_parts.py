@@ -200,3 +200,16 @@ def times_patches(gradients, patches, sums, narrow: tl.constexpr, precision: tl.
             ),
         )
     return added
+
+
+@triton.jit
+@no_type_check
+def store_rows(sums, pointer, block, tap, parent, padded):
+    """Write the gradients of a group's weights."""
+    padded_taps, padded_parents = padded
+    rows: tl.constexpr = len(sums)
+    for r in tl.static_range(rows):
+        # 64 bits: there may be many parts.
+        line = (block * rows + r).to(tl.int64) * padded_taps + tap
+        at = line[:, None] * padded_parents + parent[None, :]
+        tl.store(pointer + at, sums[r], mask=(tap < padded_taps)[:, None])

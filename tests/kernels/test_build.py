@@ -89,7 +89,7 @@ def test_forcing_a_missing_backend_no_compiler(tmp_path: Path, by: str) -> None:
 def test_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CLUSTERCAPS_BACKEND", raising=False)
     assert kernels.choose("auto", "cpu") == "cpu"
-    assert kernels.choose("auto", "cuda") == "reference"
+    assert kernels.choose("auto", "mps") == "chunked"
     assert kernels.choose("auto", "cpu", "some other routing") == "reference"
     assert kernels.choose("compiled", "cpu") == "compiled"
     monkeypatch.setenv("CLUSTERCAPS_BACKEND", "reference")

@@ -23,8 +23,8 @@ from clustercaps.utils.errors import at_least, unknown
 from clustercaps.utils.precision import wide_dtype
 
 EPS = 1e-6
-"""Added to the variance of votes, so that identical votes (K = 1, zero input) have finite weights and
-gradients."""
+"""Added to the variance of votes, so that identical votes (K = 1, zero input) have finite weights
+and gradients."""
 
 
 def vote_statistics(

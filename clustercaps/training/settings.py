@@ -21,8 +21,8 @@ def setting(help: str, default: Any = dataclasses.MISSING) -> Any:
 
 
 RECIPE_NAMES = ("paper", "fast", "strong")
-"""Names of recipes: "paper" as in the network's paper, "fast" with few epochs, "strong" with the lowest
-error we know how to reach."""
+"""Names of recipes: "paper" as in the network's paper, "fast" with few epochs, "strong" with the
+lowest error we know how to reach."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What MkDocs does beside its own work: pages from the whole repository, the explorer, equations."""
+"""What MkDocs does beside its own work: pages from all of the repository, explorer, equations."""
 
 import html
 import re

@@ -1,4 +1,4 @@
-"""How the reference shows annotations: tensors as `Float[batch, classes]`, settings with their help."""
+"""How the reference shows tensors, as `Float[batch, classes]`, and settings, with their help."""
 
 import ast
 from dataclasses import fields, is_dataclass
@@ -34,7 +34,7 @@ def axes_of(shape: str) -> list[str]:
 
 
 def readable(annotation: Any, module: Module) -> Any:
-    """An annotation with shapes in short form, and with the module's own names for them expanded."""
+    """An annotation with short shapes, also where the module has a name of its own for one."""
     shape = shape_of(annotation)
     if shape is not None:
         return ExprName(shape)

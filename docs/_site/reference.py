@@ -67,7 +67,7 @@ class Reference(Extension):
 def modules(module: Module) -> list[Module]:
     """A module and those below it."""
     below = [each for each in module.members.values() if not each.is_alias and each.is_module]
-    return [module, *(inner for each in below for inner in modules(each))]  # type: ignore[arg-type]
+    return [module, *(inner for each in below for inner in modules(each))]
 
 
 def visit(member: Any, module: Module) -> None:
@@ -86,8 +86,7 @@ def visit(member: Any, module: Module) -> None:
         for inner in member.members.values():
             visit(inner, module)
         # What a module prints about itself is no part of how to use it.
-        if "extra_repr" in member.members:
-            member.members["extra_repr"].public = False
+        member.members.pop("extra_repr", None)
 
 
 def describe_setting(attribute: Attribute) -> None:

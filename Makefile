@@ -58,7 +58,7 @@ build/explorer.html: .venv/.ok $(shell find clustercaps/explore clustercaps/mode
 
 # The variable hides an advertisement that the theme prints.
 docs: .venv/.docs build/explorer.html
-	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 	$(PY) -m pytest -n0 -m site tests/docs
 	@echo "open site/index.html"
 

@@ -35,11 +35,16 @@ def source_of(uri: str) -> str:
     return f"docs/{uri}"
 
 
+def in_docs(path: str) -> bool:
+    """Whether MkDocs copies this path by itself: all of docs/ but the code of the site."""
+    return path.startswith("docs/") and not path.startswith("docs/_site/")
+
+
 def uri_of(path: str, is_folder: bool) -> str:
     """The place on the site of a path in the repository."""
     if path in ALIASES:
         return ALIASES[path]
-    if path.startswith("docs/"):
+    if in_docs(path):
         return path.removeprefix("docs/")
     if is_folder:
         return f"source/{path}/index.md"
@@ -62,7 +67,7 @@ def targets(text: str, source: str, root: Path) -> set[str]:
     def look(part: str) -> str:
         for link in LINK.findall(part):
             path = posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
-            if (root / path).exists() and path not in ALIASES and not path.startswith("docs/"):
+            if (root / path).exists() and path not in ALIASES and not in_docs(path):
                 found.add(path)
         return part
 

@@ -32,6 +32,10 @@ def links() -> ModuleType:
             *("docs/systems.md", "systems.md", "../clustercaps/routing/em.py"),
             "source/clustercaps/routing/em.py.md",
         ),
+        (
+            *("CONTRIBUTING.md", "contributing.md", "docs/_site/links.py"),
+            "source/docs/_site/links.py.md",
+        ),
         ("docs/reference/index.md", "reference/index.md", "../faq.md", "../faq.md"),
         ("SECURITY.md", "security.md", "docs/data.md", "data.md"),
         ("docs/data.md", "data.md", "https://example.org/data.md", "https://example.org/data.md"),

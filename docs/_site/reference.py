@@ -39,11 +39,8 @@ def readable(annotation: Any, module: Module) -> Any:
     if shape is not None:
         return ExprName(shape)
     if isinstance(annotation, ExprName):
-        alias = module.members.get(annotation.name)
-        if alias is not None and alias.is_alias and not alias.resolved:
-            return annotation
-        value = getattr(alias, "value", None)
-        return readable(value, module) if shape_of(value) else annotation
+        meaning = meaning_of(annotation.name, module)
+        return annotation if meaning is None else readable(meaning, module)
     if isinstance(annotation, Expr) and is_dataclass(annotation):
         for field in fields(annotation):
             inner = getattr(annotation, field.name)
@@ -52,6 +49,20 @@ def readable(annotation: Any, module: Module) -> Any:
             elif isinstance(inner, Expr) and field.name != "parent":
                 setattr(annotation, field.name, readable(inner, module))
     return annotation
+
+
+def meaning_of(name: str, module: Module) -> Expr | None:
+    """The value of a type alias such as `Votes`, which may be imported from another module."""
+    found: Any = module.members.get(name)
+    while found is not None and found.is_alias:
+        path = found.target_path
+        package, _, rest = path.partition(".")
+        found = module.package.get_member(rest) if package == module.package.name else None
+    is_type = isinstance(found, Attribute) and found.annotation is None
+    # Types are CamelCase, constants are capitals.
+    if not is_type or name.isupper() or not isinstance(found.value, Expr):
+        return None
+    return None if isinstance(found.value, ExprCall) else found.value
 
 
 class Reference(Extension):

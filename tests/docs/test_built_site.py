@@ -94,6 +94,8 @@ def test_nothing_is_loaded_from_other_hosts(pages: dict[Path, Reader]) -> None:
 def test_shapes_are_readable(pages: dict[Path, Reader]) -> None:
     text = re.sub(r"<[^>]+>", "", (SITE / "reference/functional.html").read_text())
     assert "votes: Float[batch, clusters, votes, *parent]" in text
+    # A type alias of another module.
+    assert "votes: Float[batch, children, parents, dim, *positions]" in text
     assert "tuple[Float[batch, *parent], Float[batch, clusters, *parent]]" in text
     for path in (SITE / "reference").glob("*.html"):
         shown = re.sub(r"<[^>]+>", "", path.read_text())

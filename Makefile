@@ -2,6 +2,8 @@
 # make explore         set up .venv, then write explorer.html from the packaged weights and open it
 # make test            set up .venv, then run the tests
 # make test-docs       only the tests of README and docs: links, examples, every measured number
+# make docs            build the documentation site into site/ and check its links, names and pages
+# make docs-serve      show it at localhost:8000 while you write
 # make coverage        the tests, then a table of the lines that they never ran; about a fifth slower
 # make lint            ruff and mypy
 # make format          ruff, in place
@@ -22,7 +24,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(if $(CONSTRA
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo explore test test-browser test-docs coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes clean
+.PHONY: help demo explore test test-browser test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes clean
 .DEFAULT_GOAL := help
 
 help:
@@ -44,7 +46,25 @@ test: .venv/.ok
 	$(PY) -m pytest -n 2
 
 test-docs: .venv/.ok
-	$(PY) -m pytest tests/test_docs.py
+	$(PY) -m pytest tests/test_docs.py tests/docs
+
+# MkDocs and what the site needs; nothing of it is part of the package.
+.venv/.docs: .venv/.ok
+	$(PY) $(PIP_INSTALL) --editable '.[dev,docs]'
+	@touch $@
+
+build/explorer.html: .venv/.ok $(shell find clustercaps/explore clustercaps/models/weights -type f ! -name '*.pyc')
+	@mkdir -p build
+	.venv/bin/clustercaps explore --no-open --out $@
+
+# The variable hides an advertisement that the theme prints.
+docs: .venv/.docs build/explorer.html
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
+	$(PY) -m pytest -n0 -m site tests/docs
+	@echo "open site/index.html"
+
+docs-serve: .venv/.docs build/explorer.html
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs serve
 
 coverage: .venv/.ok
 	$(PY) -m pytest -n 2 --cov --cov-report=term-missing:skip-covered
@@ -108,4 +128,4 @@ format: .venv/.ok
 	$(PY) -m ruff format .
 
 clean:
-	rm -rf .venv .venv-triton .browser-tools .mypy_cache .pytest_cache .ruff_cache .coverage
+	rm -rf .venv .venv-triton .browser-tools site build/explorer.html .mypy_cache .pytest_cache .ruff_cache .coverage

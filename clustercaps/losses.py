@@ -35,9 +35,10 @@ def margin_loss(
 ) -> Float[Tensor, " batch"]:
     """Sabour et al. 2017, summed over the classes.
 
-    T_k max(0, upper - |v_k|)^2 + absent_weight (1 - T_k) max(0, |v_k| - lower)^2. This is the
-    paper's formula. The released code halves it and averages over the classes, which for ten
-    classes makes the relative weight of the reconstruction loss 20 times larger.
+        T_k max(0, upper - |v_k|)^2 + absent_weight (1 - T_k) max(0, |v_k| - lower)^2
+
+    This is the paper's formula. The released code halves it and averages over the classes, which
+    for ten classes makes the relative weight of the reconstruction loss 20 times larger.
 
     Args:
         lengths: Lengths of the class capsules.
@@ -152,7 +153,9 @@ def negative_elbo(
 def spread_loss(
     activations: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"], margin: float
 ) -> Float[Tensor, " batch"]:
-    """Hinton et al. 2018, summed over the wrong classes: max(0, margin - (a_true - a_wrong))^2.
+    """Hinton et al. 2018, summed over the wrong classes.
+
+        max(0, margin - (a_true - a_wrong))^2
 
     The released code also averages over the classes.
 
@@ -170,8 +173,9 @@ def spread_loss(
 def spread_margin(step: int, first: float = 0.2, last: float = 0.99, pace: float = 5e4) -> float:
     """The margin of `spread_loss` after a number of steps, as in the released code.
 
-    first + (last - first) sigmoid(min(10, step / pace - 4)): 0.21 at the start, 0.6 after 200,000
-    steps, 0.98 after 400,000.
+        first + (last - first) sigmoid(min(10, step / pace - 4))
+
+    With the defaults it is 0.21 at the start, 0.6 after 200,000 steps, and 0.98 after 400,000.
 
     Args:
         step: Number of training steps so far.

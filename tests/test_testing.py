@@ -45,7 +45,7 @@ class SoftmaxOverTheWrongAxis(DynamicRouting):
     [
         (PaperForm, "not finite"),
         (FirstChildOnly, "not close"),
-        (SoftmaxOverTheWrongAxis, "not close"),
+        (SoftmaxOverTheWrongAxis, "sum to 1 over the parents"),
     ],
 )
 def test_contract_catches(routing: type[Routing], complaint: str) -> None:

@@ -152,6 +152,7 @@ SETS: dict[str, SetInfo] = {
         ),
     )
 }
+"""Properties of every dataset that `load` supports, by name."""
 
 # The dataset that is read image by image, like `folder:PATH`.
 STREAMED = "imagenet"

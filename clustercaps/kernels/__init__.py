@@ -1,6 +1,4 @@
-"""Fast backends of the capsule layer, all equivalent to the reference.
-
-Backends, each tested against the first:
+"""Fast backends of the capsule layer, each tested against the first, the reference.
 
 - "reference": votes from one grouped convolution, routing in plain PyTorch. Works everywhere.
 - "chunked": also plain PyTorch, with the votes of a few images at a time and a closed-form
@@ -45,8 +43,9 @@ __all__ = [
 ]
 
 BACKENDS = ("reference", "chunked", "compiled", "cpu", "triton")
-# Other routings have no fused kernel and always use the reference.
+"""Names of the backends; `available` describes them."""
 FUSED_ROUTINGS = ("cluster", "uniform")
+"""Routings with a fused kernel; the others always use the reference."""
 
 
 class NormNumbers(NamedTuple):

@@ -37,7 +37,14 @@ SIZES = (
 
 
 class RoutingTrace(NamedTuple):
-    """All intermediate results of a routing step."""
+    """All intermediate results of a routing step.
+
+    Attributes:
+        votes: K votes of every cluster for every parent capsule.
+        centroids: Means of the votes.
+        spread: Standard deviations of the votes.
+        weights: Routing weights; they sum to 1 over the clusters.
+    """
 
     votes: Float[Tensor, "batch clusters votes channels dim height width"]
     centroids: Float[Tensor, "batch clusters channels dim height width"]

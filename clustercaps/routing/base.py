@@ -48,18 +48,18 @@ class Routing(nn.Module, ABC):
         dim: Dimension of a parent capsule (D).
     """
 
-    # Whether children have activations; if so, omitting them means that all are 1.
     takes_activations: ClassVar[bool] = False
-    # Whether activations are logits instead of probabilities.
+    """Whether children have activations; if so, omitting them means that all are 1."""
     activations_are_logits: ClassVar[bool] = False
-    # Whether the coupling depends on the poses of the children, so that poses are required.
+    """Whether activations are logits instead of probabilities."""
     takes_poses: ClassVar[bool] = False
-    # The axis along which coupling coefficients sum to 1; None if they do not.
+    """Whether the coupling depends on the poses of the children, so that poses are required."""
     competes_over: ClassVar[Literal["children", "parents"] | None] = "parents"
-    # Whether an argument `compete` can make parents at several positions compete for a child.
+    """The axis along which coupling coefficients sum to 1; None if they do not."""
     takes_competition: ClassVar[bool] = False
-    # Whether an untrained module is symmetric in the children and in the parents.
+    """Whether an argument `compete` can make parents at several positions compete for a child."""
     symmetric: ClassVar[bool] = True
+    """Whether an untrained module is symmetric in the children and in the parents."""
 
     def __init__(self, children: int, parents: int, dim: int) -> None:
         super().__init__()

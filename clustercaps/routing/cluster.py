@@ -22,9 +22,9 @@ from clustercaps.routing.base import Routed, Routing
 from clustercaps.utils.errors import at_least, unknown
 from clustercaps.utils.precision import wide_dtype
 
-# Added to the variance, so that identical votes (K = 1, zero input) have finite weights and
-# gradients.
 EPS = 1e-6
+"""Added to the variance of votes, so that identical votes (K = 1, zero input) have finite weights
+and gradients."""
 
 
 def vote_statistics(

@@ -31,7 +31,13 @@ TEST_PARTS = ("test", "novel")
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network with the settings of its run and its class names."""
+    """A trained network with the settings of its run and its class names.
+
+    Attributes:
+        model: The network, in eval mode.
+        settings: The settings of its run.
+        class_names: One name per class, in the order of the logits.
+    """
 
     model: ImageClassifier
     settings: TrainSettings

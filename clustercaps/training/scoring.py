@@ -18,7 +18,13 @@ BATCH = 250
 
 @dataclass(frozen=True)
 class Score:
-    """Counts over a test set; `confusion[i, j]` images of class i were classified as j."""
+    """Counts over a test set.
+
+    Attributes:
+        confusion: `confusion[i, j]` images of class i were classified as j.
+        loss_sum: Sum of the cross-entropy over the images.
+        top5_misses: Images whose class is not among the five most likely.
+    """
 
     confusion: Tensor
     loss_sum: float

@@ -20,9 +20,9 @@ def setting(help: str, default: Any = dataclasses.MISSING) -> Any:
     return field(default=default, metadata={"help": help})
 
 
-# "paper": as in the network's paper; "fast": few epochs; "strong": the lowest error we know how to
-# reach.
 RECIPE_NAMES = ("paper", "fast", "strong")
+"""Names of recipes: "paper" as in the network's paper, "fast" with few epochs, "strong" with the
+lowest error we know how to reach."""
 
 
 @dataclass(frozen=True)

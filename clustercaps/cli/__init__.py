@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from clustercaps import __version__
+from clustercaps.utils.extras import naming_extra
 
 COMMANDS = {
     "models": "list every network with its parameter count and the paper's",
@@ -40,7 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Remarks on oddities of image files; what cannot be read is an error.
     warnings.filterwarnings("ignore", module=r"PIL\b")
     try:
-        return arguments.run(arguments) or 0
+        with naming_extra():
+            return arguments.run(arguments) or 0
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

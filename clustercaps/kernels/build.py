@@ -188,7 +188,7 @@ def _version(compiler: tuple[str, ...]) -> str:
 def cpu_name() -> str:
     """Vendor, name and features of the processor."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
     except OSError:
         return platform.machine() + platform.processor()
     # The entries of the first core: its name and features.

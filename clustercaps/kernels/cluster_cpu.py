@@ -7,7 +7,7 @@ entry, the scale 1 / sum_i r_i. Double backward uses plain PyTorch.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, List  # noqa: UP035
 
 import torch
 from torch import Tensor
@@ -116,7 +116,8 @@ def fused_capsules_grad(
     uniform: bool,
     eps: float,
     norm_eps: float,
-    needed: list[bool],
+    # torch 2.6 knows no list[bool] in an operator.
+    needed: List[bool],  # noqa: UP006
     bfloat16: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of `fused_capsules` for x, weight, bias and the norm; empty if not needed.

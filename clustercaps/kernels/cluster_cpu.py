@@ -7,7 +7,7 @@ entry, the scale 1 / sum_i r_i. Double backward uses plain PyTorch.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, List  # noqa: UP035
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -116,8 +116,7 @@ def fused_capsules_grad(
     uniform: bool,
     eps: float,
     norm_eps: float,
-    # torch 2.6 knows no list[bool] in an operator.
-    needed: List[bool],  # noqa: UP006
+    needed: list[bool],
     bfloat16: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of `fused_capsules` for x, weight, bias and the norm; empty if not needed.

@@ -12,15 +12,12 @@ import tempfile
 from pathlib import Path
 
 import torch
+from helpers.layer_case import Case, gradients
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from helpers.layer_case import Case, gradients  # noqa: E402
-
-from clustercaps.kernels import cluster_cpu, flags  # noqa: E402
-from clustercaps.kernels.library import FUNCTIONS, LAYER_FIELDS, NAMES, Layer  # noqa: E402
-from clustercaps.testing import assert_close  # noqa: E402
+from clustercaps.kernels import cluster_cpu, flags
+from clustercaps.kernels.library import FUNCTIONS, LAYER_FIELDS, NAMES, Layer
+from clustercaps.testing import assert_close
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64"
 HERE = Path(__file__).parent

@@ -61,8 +61,8 @@ def test_a_lock_is_exclusive_and_names_its_owner(tmp_path: Path) -> None:
 def test_a_killed_owner_releases_its_lock(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     code = (
-        "import sys, time; from pathlib import Path; from clustercaps.utils.files import take_lock\n"
-        "lock = take_lock(Path(sys.argv[1])); print('taken', flush=True); time.sleep(300)"
+        "import sys, time, pathlib; from clustercaps.utils.files import take_lock\n"
+        "lock = take_lock(pathlib.Path(sys.argv[1])); print('taken', flush=True); time.sleep(300)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True

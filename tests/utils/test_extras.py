@@ -46,14 +46,13 @@ BASE_INSTALL = """
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name in ("accelerate", "requests", "PIL", "tqdm", "matplotlib"):
+        if name in ("accelerate", "PIL", "matplotlib"):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-import importlib.util, huggingface_hub
-sys.modules.pop("tqdm", None)
+import importlib.util
 sys.meta_path.insert(0, Missing())
 whole = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: (
-    None if name in ("accelerate", "requests", "PIL", "tqdm", "matplotlib") else whole(name, *rest)
+    None if name in ("accelerate", "PIL", "matplotlib") else whole(name, *rest)
 )
 from clustercaps.cli import main
 for line in sys.stdin.read().splitlines():

@@ -11,11 +11,14 @@
 # make test-browser    open the explorer in Chromium and test it; installs Debian's Chromium if it is missing
 # make test-triton     check the Triton kernel without a GPU, in an environment of its own
 # make triton-resources  registers, spills and shared memory of the Triton kernels, into results/
+# make test-lowest     run the core tests with the oldest version of every dependency; Python 3.10 or 3.11
+# make test-arm        compile the C++ kernel for ARM and compare its values with the reference under QEMU
 # make test-asan       run the C++ kernel's tests and 2,000 random calls under the address sanitizer
 # make fuzz            damage 5,000 files, archives and command lines; some minutes
 # make soak            kill a training run 200 times, and one on two processes 30 times; hours
 # make test-nodes      train on two nodes, cut one of them off, resume; needs root and iproute2
-# make clean           remove both environments and the caches of the tools
+# make dist            build sdist and wheel twice, compare the bytes, check what an index would show
+# make clean           remove the environments and the caches of the tools
 
 PY := .venv/bin/python
 # Some of the pinned versions need Python 3.11. On 3.10: make CONSTRAINTS= test
@@ -24,7 +27,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(if $(CONSTRA
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo explore test test-browser test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes clean
+.PHONY: help demo explore test test-browser test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes test-lowest test-arm dist clean
 .DEFAULT_GOAL := help
 
 help:
@@ -118,6 +121,42 @@ test-triton: .venv-triton/.ok
 triton-resources: .venv-triton/.ok
 	.venv-triton/bin/python tests/kernels/gpu/resources.py results/triton-resources.csv
 
+# The oldest versions have no wheels for newer versions of Python: make PYTHON=python3.10 test-lowest
+PYTHON ?= python3
+.venv-lowest/.ok: pyproject.toml constraints-lowest.txt
+	@echo "Setting up .venv-lowest: some minutes, about 6 GB if torch comes with CUDA"
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
+	--editable '.[figures,train]' pytest hypothesis scipy beartype
+	@touch $@
+
+# Without the checks of shapes, whose plugin for pytest needs a newer jaxtyping.
+LOWEST_TESTS := $(addprefix tests/,test_public_api.py test_losses.py test_figures.py routing/test_cluster.py \
+	layers/test_hooks.py kernels/test_operator.py kernels/test_checks.py models/test_models.py \
+	models/test_pretrained.py models/test_memory.py training/test_run.py training/test_checkpoint.py \
+	training/test_run_folder.py data/test_load.py data/test_image_files.py data/test_folders.py utils \
+	cli/test_cli.py)
+
+test-lowest: .venv-lowest/.ok
+	.venv-lowest/bin/python -m pytest -o addopts='-q --import-mode=importlib' $(LOWEST_TESTS)
+
+test-arm: .venv/.ok
+	PYTHONPATH=tests $(PY) tests/kernels/arm/check.py
+
+.venv/.release: .venv/.ok
+	$(PY) $(PIP_INSTALL) --editable '.[dev,release]'
+	@touch $@
+
+# The wheel in dist is built from the sdist, the second one from this folder, with other permissions.
+dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 1577836800)
+dist: .venv/.release
+	rm -rf dist build
+	$(PY) -m build --no-isolation --outdir dist
+	umask 077 && $(PY) -m build --no-isolation --sdist --wheel --outdir build/again
+	for file in dist/*; do cmp "$$file" "build/again/$${file#dist/}" || exit 1; done
+	$(PY) -m twine check --strict dist/*
+	cd dist && sha256sum *
+
 lint: .venv/.ok
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
@@ -128,4 +167,4 @@ format: .venv/.ok
 	$(PY) -m ruff format .
 
 clean:
-	rm -rf .venv .venv-triton .browser-tools site build/explorer.html .mypy_cache .pytest_cache .ruff_cache .coverage
+	rm -rf .venv .venv-triton .browser-tools site build/explorer.html .mypy_cache .pytest_cache .ruff_cache .coverage .venv-lowest dist build

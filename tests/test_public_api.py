@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from types import ModuleType
+from typing import get_origin
 
 import pytest
 from torch import nn
@@ -123,7 +124,13 @@ def defined_in(package: ModuleType, kind: type) -> Iterator[type]:
     """Public classes of a kind that the modules of a package define."""
     for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         for name, value in inspect.getmembers(importlib.import_module(info.name), inspect.isclass):
-            if issubclass(value, kind) and value.__module__ == info.name and name[0] != "_":
+            # To Python 3.10, `Callable[...]` is a class.
+            if (
+                get_origin(value) is None
+                and issubclass(value, kind)
+                and value.__module__ == info.name
+                and name[0] != "_"
+            ):
                 yield value
 
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from clustercaps import __version__
+from clustercaps.utils.extras import naming_extra
 
 COMMANDS = {
     "models": "list every network with its parameter count and the paper's",
@@ -30,17 +31,28 @@ COMMANDS = {
     "bench": "measure time, memory and scaling of networks and layers",
 }
 
+FIRST_STEPS = """Start with one of these:
+  clustercaps models                        every network
+  clustercaps explore                       trained networks in the browser
+  clustercaps demo                          train a small network, some minutes
+  clustercaps train m1 --data folder:PATH   train on your own images"""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; bad input prints one line to stderr and returns exit code 2.
 
     A mistake of this package prints one line, too, and returns 1.
     """
-    arguments = build_parser().parse_args(argv)
+    parser = build_parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        print(f"{parser.format_help()}\n{FIRST_STEPS}")
+        return 0
+    arguments = parser.parse_args(argv)
     # Remarks on oddities of image files; what cannot be read is an error.
     warnings.filterwarnings("ignore", module=r"PIL\b")
     try:
-        return arguments.run(arguments) or 0
+        with naming_extra():
+            return arguments.run(arguments) or 0
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:

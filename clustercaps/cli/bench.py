@@ -22,6 +22,8 @@ measured and how it is counted.
 import argparse
 from pathlib import Path
 
+from clustercaps.utils.extras import require
+
 WORDS = {
     "models": "whole networks",
     "layers": "single layers",
@@ -99,6 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run one benchmark."""
+    require("train", "figures")
     from importlib import import_module
 
     from clustercaps.bench.cases import PAPER_MODELS, Options

@@ -6,6 +6,7 @@ clustercaps compare runs/m1 runs/s1 --figure compare.png
 import argparse
 from pathlib import Path
 
+from clustercaps.utils.extras import require
 from clustercaps.utils.interrupts import silent_interrupts
 
 
@@ -19,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the table and draw the curves."""
+    require("train", "figures")
     with silent_interrupts():
         from clustercaps.training.figures import learning_curves
         from clustercaps.training.run_folder import RunFolder

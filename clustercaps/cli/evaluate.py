@@ -10,6 +10,7 @@ Prints error, top-5 error and a table of errors per class, and draws the confusi
 import argparse
 from pathlib import Path
 
+from clustercaps.utils.extras import require
 from clustercaps.utils.interrupts import silent_interrupts
 
 
@@ -39,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Test and report."""
+    require("train", "figures")
     with silent_interrupts():
         from clustercaps.training.figures import confusion_figure
         from clustercaps.training.finished import Trained

@@ -15,6 +15,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the table."""
-    from clustercaps.kernels import status_table
+    from clustercaps.kernels import choose, status_table
+    from clustercaps.kernels.library import thread_advice
 
     print(status_table())
+    advice = thread_advice() if choose("auto", "cpu") == "cpu" else ""
+    if advice:
+        print(advice)

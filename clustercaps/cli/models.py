@@ -44,7 +44,7 @@ def print_pretrained() -> None:
     rows = []
     for name in list_pretrained():
         model, _, data = name.partition(":")
-        result = json.loads((pretrained_folder(model, data) / "result.json").read_text())
+        result = json.loads((pretrained_folder(model, data) / "result.json").read_text("utf-8"))
         error = f"{result['test_error']:.2f} % of {result['test_images']:,}"
         trained = f"{result['recipe']}, {result['epochs']} epochs, seed {result['seed']}"
         rows.append([name, f"{result['parameters']:,}", error, trained])

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import Any
 
+from clustercaps.utils.extras import naming_extra
+
 
 class DataError(ValueError):
     """A file, folder or dataset that cannot be used: what is wrong, what to do."""
@@ -20,12 +22,10 @@ def need(module: str, purpose: str) -> Any:
 
     Args:
         module: name of the module, such as `PIL.Image`.
-        purpose: what it is needed for; completes "... is needed to".
+        purpose: what it is needed for; completes "cannot ...".
     """
     try:
-        return import_module(module)
+        with naming_extra():
+            return import_module(module)
     except ImportError as error:
-        package = {"PIL": "pillow"}.get(module.split(".")[0], module.split(".")[0])
-        raise DataError(
-            f"the package {package} is needed to {purpose}: pip install 'clustercaps[train]'"
-        ) from error
+        raise DataError(f"cannot {purpose}: {error}") from error

@@ -165,7 +165,7 @@ def run(command: list[str], folder: Path, what: str, size: int) -> None:
             client.kill()
             client.wait()
     if client.returncode:
-        lines = log.read_text(errors="replace").strip().splitlines()
+        lines = log.read_text("utf-8", errors="replace").strip().splitlines()
         errors = [line for line in lines if line.lower().startswith(("e:", "error", "npm err"))]
         last = (errors or lines or [f"exit code {client.returncode}"])[-1]
         raise DataError(f"{what} failed: {last[:200]}")

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from clustercaps.kernels import built
+from clustercaps.kernels import built, flags
 from clustercaps.utils.files import kernel_folder, take_lock
 
 HERE = Path(__file__).parent
@@ -36,9 +36,10 @@ class BuildError(RuntimeError):
 
 
 def find_compiler() -> list[str]:
-    """The command of the C++ compiler: $CXX, else the first of c++, g++, clang++."""
+    """The command of the C++ compiler: $CXX, else the first of the usual names."""
     named = os.environ.get("CXX")
-    for command in [named] if named else ["c++", "g++", "clang++"]:
+    usual = ["cl"] if sys.platform == "win32" else ["c++", "g++", "clang++"]
+    for command in [named] if named else usual:
         try:
             words = shlex.split(command)
         except ValueError as error:
@@ -47,7 +48,7 @@ def find_compiler() -> list[str]:
             return words
     if named:
         raise BuildError(f"the compiler in the environment variable CXX, {named!r}, does not exist")
-    raise BuildError("no C++ compiler found (tried c++, g++, clang++; set CXX to another one)")
+    raise BuildError(f"no C++ compiler found (tried {', '.join(usual)}; set CXX to another one)")
 
 
 def library_path(march: str = "native") -> Path:
@@ -57,11 +58,15 @@ def library_path(march: str = "native") -> Path:
         BuildError: There is no compiler that works, or no folder for the kernel.
     """
     compiler = find_compiler()
+    if sys.platform == "win32" or Path(compiler[0]).stem.lower() in ("cl", "clang-cl"):
+        raise BuildError(
+            "it is built with GCC or Clang, for Linux and macOS, not with Microsoft's compiler"
+        )
     try:
         folder, sources = kernel_folder(), _sources()
     except OSError as error:
         raise BuildError(str(error)) from error
-    parts = [*sources, *_flags(march), _version(tuple(compiler)), torch.__version__]
+    parts = [*sources, *flags.first_choice(march), _version(tuple(compiler)), torch.__version__]
     parts.append(cpu_name() if march == "native" else platform.machine())
     # Environment variables may contain any bytes.
     key = hashlib.sha256("\0".join(parts).encode(errors="surrogateescape")).hexdigest()[:16]
@@ -104,24 +109,41 @@ def _compile(library: Path, march: str) -> None:
         flush=True,
     )
     log = library.with_suffix(".log")
+    log.unlink(missing_ok=True)
     # A temporary name first: an interrupted build never looks like a finished one.
     prefix = built.building_prefix(library)
     with tempfile.TemporaryDirectory(dir=library.parent, prefix=prefix) as folder:
         unfinished = Path(folder) / library.name
-        command = [*find_compiler(), *_flags(march), str(SOURCE), "-o", str(unfinished)]
-        torch_folder = Path(torch.__file__).parent
-        command += [f"-I{torch_folder / 'include'}", f"-L{torch_folder / 'lib'}"]
-        command += ["-ltorch_cpu", "-lc10"]
-        with log.open("w", encoding="utf-8", errors="backslashreplace") as out:
-            print(shlex.join(command), file=out, flush=True)
-            # Temporary files of the compiler also go to the cache.
-            environment = {**os.environ, "TMPDIR": folder}
-            code, _ = _run(command, BUILD_SECONDS, stdout=out, env=environment)
+
+        def compiles(program: str, chosen: list[str]) -> bool:
+            source = Path(folder) / "answer.cpp"
+            source.write_text(program, encoding="utf-8")
+            return _compiler(source, source.with_suffix(".so"), chosen, log) == 0
+
+        chosen = flags.first_choice(march)
+        code = _compiler(SOURCE, unfinished, chosen, log)
+        other = flags.accepted(march, compiles) if code > 0 else None
+        if other not in (None, chosen):
+            code = _compiler(SOURCE, unfinished, other, log)
         if code != 0:
             raise BuildError(f"the compiler failed with code {code}; see the log {log}")
         if not unfinished.exists():
             raise BuildError(f"the compiler wrote no library; see the log {log}")
         built.put(unfinished, library)
+
+
+def _compiler(source: Path, library: Path, chosen: list[str], log: Path) -> int:
+    """Compile a source file to a library; returns the exit code and appends to the log."""
+    command = [*find_compiler(), *chosen, str(source), "-o", str(library)]
+    torch_folder = Path(torch.__file__).parent
+    command += [f"-I{torch_folder / 'include'}", f"-L{torch_folder / 'lib'}"]
+    command += ["-ltorch_cpu", "-lc10"]
+    with log.open("a", encoding="utf-8", errors="backslashreplace") as out:
+        print(shlex.join(command), file=out, flush=True)
+        # Temporary files of the compiler also go to the cache.
+        environment = {**os.environ, "TMPDIR": str(library.parent)}
+        code, _ = _run(command, BUILD_SECONDS, stdout=out, env=environment)
+    return code
 
 
 def _run(command: list[str], seconds: float, **options: Any) -> tuple[int, bytes]:
@@ -157,17 +179,6 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
         process.stdout.close()
 
 
-def _flags(march: str) -> list[str]:
-    flags = ["-std=c++20", "-O3", f"-march={march}", "-shared", "-fPIC", "-fopenmp"]
-    # Fused multiply-add, and square roots without a check for negative numbers. This is not
-    # -ffast-math: NaN and infinity keep their meaning.
-    flags += ["-ffp-contract=fast", "-fno-math-errno"]
-    sanitizer = os.environ.get("CLUSTERCAPS_SANITIZE")
-    if sanitizer:
-        flags += [f"-fsanitize={sanitizer}", "-g", "-fno-omit-frame-pointer"]
-    return flags
-
-
 def _sources() -> list[str]:
     return [path.read_text(encoding="utf-8") for path in sorted([SOURCE, *HERE.glob("*.h")])]
 
@@ -188,9 +199,20 @@ def _version(compiler: tuple[str, ...]) -> str:
 def cpu_name() -> str:
     """Vendor, name and features of the processor."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        lines = Path("/proc/cpuinfo").read_text("utf-8", errors="replace").splitlines()
     except OSError:
-        return platform.machine() + platform.processor()
+        return platform.machine() + platform.processor() + _apple_name()
     # The entries of the first core: its name and features.
     wanted = ("vendor_id", "model name", "flags", "Features", "CPU part")
     return "\n".join(next((line for line in lines if line.startswith(name)), "") for name in wanted)
+
+
+def _apple_name() -> str:
+    """The name of an Apple processor, of which Python knows only "arm"."""
+    if sys.platform != "darwin":
+        return ""
+    try:
+        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
+        return _run(command, VERSION_SECONDS, stdout=subprocess.PIPE)[1].decode(errors="replace")
+    except (OSError, BuildError):
+        return ""

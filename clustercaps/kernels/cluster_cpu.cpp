@@ -155,5 +155,14 @@ int guarded(Work work) {
 // Whether this build can compute products in bfloat16.
 extern "C" int clustercaps_has_bfloat16() { return caps::kHasPairs<float>; }
 
+// Whether this build can use several threads.
+extern "C" int clustercaps_has_threads() {
+#if defined(INTRA_OP_PARALLEL)
+  return 1;
+#else
+  return 0;
+#endif
+}
+
 CAPS_ENTRY_POINTS(float, float32)
 CAPS_ENTRY_POINTS(double, float64)

@@ -39,8 +39,9 @@ class Library:
         self.path = path
         self._library = ctypes.CDLL(str(path))
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
-        # Whether the kernel can compute products in bfloat16.
+        # Whether the kernel can compute products in bfloat16, and use several threads.
         self.has_bfloat16 = bool(self._library.clustercaps_has_bfloat16())
+        self.has_threads = bool(self._library.clustercaps_has_threads())
         for function, tensors in (("forward", 9), ("backward", 14)):
             for dtype, name in NAMES.items():
                 entry = getattr(self._library, f"clustercaps_{function}_{name}")
@@ -122,6 +123,16 @@ def bfloat16_products() -> tuple[bool, str]:
     if "AuthenticAMD" not in cpu_name():
         return False, "float32, which is as fast on this processor"
     return True, "bfloat16, with sums in float32"
+
+
+def thread_advice() -> str:
+    """What to do for a kernel that uses one thread; empty if it can use several."""
+    if load().has_threads:
+        return ""
+    return (
+        "The kernel uses one thread: the compiler has no OpenMP. Install it (Debian: libomp-dev, "
+        f"macOS: brew install libomp) and delete {load().path} to build the kernel again."
+    )
 
 
 def rounds_products(x: Tensor, weight: Tensor) -> bool:

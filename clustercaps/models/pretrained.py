@@ -141,6 +141,9 @@ class Pretrained(
         force_download: bool = False,
         local_files_only: bool = False,
         token: str | bool | None = None,
+        # huggingface-hub 0.x always passes both. The second has had no effect since 0.26.
+        proxies: dict[str, str] | None = None,
+        resume_download: bool | None = None,
         **settings: Any,
     ) -> Model:
         # The method of the Hub falls back to pickled weights; this one reads only safetensors.
@@ -156,6 +159,8 @@ class Pretrained(
                     force_download=force_download,
                     local_files_only=local_files_only,
                     token=token,
+                    # 1.0 and later refuse the argument.
+                    **({"proxies": proxies} if proxies else {}),
                 )
             )
         # Without memory first: wrong settings may ask for more than there is.

@@ -13,6 +13,8 @@ Names are imported on first use, so that the settings can be read without import
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from clustercaps.utils.extras import naming_extra
+
 if TYPE_CHECKING:
     from clustercaps.training.figures import draw_run
     from clustercaps.training.finished import Trained
@@ -55,7 +57,8 @@ _HOME = {
 
 def __getattr__(name: str) -> object:
     if name in _HOME:
-        return getattr(import_module(f"clustercaps.training.{_HOME[name]}"), name)
+        with naming_extra():
+            return getattr(import_module(f"clustercaps.training.{_HOME[name]}"), name)
     raise AttributeError(f"module 'clustercaps.training' has no attribute {name!r}")
 
 

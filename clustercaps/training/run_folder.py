@@ -1,6 +1,7 @@
 """The run folder: its files, its lock, and whether the run is finished."""
 
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -135,10 +136,17 @@ class RunFolder:
 
     def close(self) -> None:
         """Release the folder; if no run has begun, remove what `open` created."""
+        # The lock is deleted while it is held, so that nobody takes one that is about to vanish.
+        # Windows cannot delete an open file.
+        if sys.platform == "win32":
+            self._release()
         for created in reversed(self._created):
             with suppress(OSError):
                 created.rmdir() if created.is_dir() else created.unlink()
         self._created = []
+        self._release()
+
+    def _release(self) -> None:
         if self._lock is not None:
             self._lock.close()
             self._lock = None

@@ -3,6 +3,7 @@
 Imports nothing heavy: a CSV can be read and written without torch.
 """
 
+import errno
 import os
 import secrets
 import sys
@@ -80,7 +81,13 @@ def _temporary(path: Path) -> Path:
 
 def _sync(path: Path) -> None:
     """Make a file, or the renames in a folder, survive a power failure."""
-    descriptor = os.open(path, os.O_RDONLY)
+    flags = os.O_RDONLY
+    if sys.platform == "win32":
+        # Folders cannot be opened there, and files must be open for writing.
+        if path.is_dir():
+            return
+        flags = os.O_RDWR
+    descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
     finally:
@@ -95,19 +102,18 @@ def take_lock(path: Path, wait: bool = True) -> TextIO:
         wait: Whether to wait for another process to release it; if False, raises
             `BlockingIOError`, whose `filename` is the id of that process.
     """
-    try:
-        import fcntl
-    except ImportError as error:
-        raise OSError(f"cannot lock {path}: locks need a Unix system") from error
+    from filelock import lock_descriptor
+
     while True:
         lock = path.open("a+", encoding="utf-8")
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError as error:
-            lock.seek(0)
-            owner = lock.read().strip()
+            with naming(path):
+                taken = lock_descriptor(lock.fileno(), blocking=wait)
+            if not taken:
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), _owner(lock))
+        except BaseException:
             lock.close()
-            raise BlockingIOError(error.errno, error.strerror, owner) from error
+            raise
         if _is_at(lock, path):
             break
         # Its owner has deleted the file in the meantime: another process may lock a new one.
@@ -116,16 +122,26 @@ def take_lock(path: Path, wait: bool = True) -> TextIO:
     with suppress(OSError):
         # Not buffered, which would fail again when the file is closed.
         os.ftruncate(lock.fileno(), 0)
-        os.write(lock.fileno(), str(os.getpid()).encode())
+        os.write(lock.fileno(), f" {os.getpid()}".encode())
     return lock
+
+
+def _owner(lock: TextIO) -> str:
+    """The id of the process that holds a lock."""
+    # Windows locks the first byte, also for readers: the id is after it.
+    lock.seek(1)
+    return lock.read().strip()
 
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[bool]:
     """Wait until no other process writes to a folder, and keep others waiting meanwhile.
 
-    Yields False if the file system has no such locks (some network file systems).
+    Yields False if folders have no such locks (Windows, some network file systems).
     """
+    if sys.platform == "win32":
+        yield False
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         yield _lock_whole(descriptor)
@@ -134,13 +150,12 @@ def alone_in(folder: Path) -> Iterator[bool]:
 
 
 def _lock_whole(descriptor: int) -> bool:
-    try:
-        import fcntl
+    from filelock import lock_descriptor
 
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except (ImportError, OSError):
+    try:
+        return lock_descriptor(descriptor)
+    except OSError:
         return False
-    return True
 
 
 def _is_at(file: TextIO, path: Path) -> bool:

@@ -1,7 +1,7 @@
 """Whether a module may be bypassed: its parameters used without calling its forward method."""
 
 from torch import nn
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules import module as calls
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 
@@ -15,7 +15,7 @@ def may_bypass(module: nn.Module, kind: type[nn.Module]) -> bool:
     known = type(module) is kind or type_before_parametrizations(module) is kind
     if not known or "forward" in module.__dict__:
         return False
-    return not (has_hooks(module) or _has_any_global_hook())
+    return not (has_hooks(module) or has_global_hooks())
 
 
 def has_hooks(module: nn.Module) -> bool:
@@ -25,4 +25,15 @@ def has_hooks(module: nn.Module) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
+    )
+
+
+def has_global_hooks() -> bool:
+    """Whether a hook was registered for the calls of all modules."""
+    # The other tables of hooks only say more about those in these.
+    return bool(
+        calls._global_forward_hooks
+        or calls._global_forward_pre_hooks
+        or calls._global_backward_hooks
+        or calls._global_backward_pre_hooks
     )

@@ -11,6 +11,7 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from clustercaps.utils.extras import naming_extra
 from clustercaps.utils.files import replacing
 
 if TYPE_CHECKING:
@@ -76,10 +77,8 @@ def styled(draw: Callable[P, T]) -> Callable[P, T]:
 
 
 def _style() -> Any:
-    try:
+    with naming_extra():
         from matplotlib import style
-    except ImportError as error:
-        raise ImportError("figures need matplotlib: pip install 'clustercaps[figures]'") from error
     return style.context(STYLE, after_reset=True)
 
 

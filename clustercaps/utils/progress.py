@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, TypeVar
 
+from clustercaps.utils.extras import naming_extra
+
 Item = TypeVar("Item")
 
 
@@ -63,10 +65,8 @@ class StepBar:
     """A progress bar on stderr; if stderr is a file, one line per task instead."""
 
     def __init__(self, total: int) -> None:
-        try:
+        with naming_extra():
             from tqdm import tqdm
-        except ImportError as error:
-            raise ImportError("bench needs tqdm: pip install 'clustercaps[train]'") from error
         # None disables the bar if stderr is a file.
         self._bar: Any = tqdm(
             total=total, leave=False, unit="turn", dynamic_ncols=True, disable=None

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from clustercaps.cli import main
+from clustercaps.cli import COMMANDS, main
 
 
 def test_models_prints_counts_and_notes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,6 +37,14 @@ def test_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         main(["modles"])
     assert stop.value.code == 2
     assert "models" in capsys.readouterr().err
+
+
+def test_no_command_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    out, err = capsys.readouterr()
+    assert all(f"\n    {name}" in out for name in COMMANDS)
+    assert "clustercaps demo" in out
+    assert err == ""
 
 
 def test_outputs_that_are_no_files_are_refused_before_any_work(

@@ -21,7 +21,11 @@ def read(path: Path) -> torch.Tensor:
 def test_sixteen_bits_are_scaled_by_their_range(tmp_path: Path) -> None:
     wide = np.tile((RAMP * 65535).round(), (16, 1)).astype(np.uint16)
     for name in ("a.png", "a.tif", "a.pgm"):
-        Image.fromarray(wide).save(tmp_path / name)
+        if name == "a.pgm":
+            # Pillow 10 reads this, but does not write it.
+            (tmp_path / name).write_bytes(b"P5 16 16 65535\n" + wide.astype(">u2").tobytes())
+        else:
+            Image.fromarray(wide).save(tmp_path / name)
         pixels = read(tmp_path / name)
         assert pixels[0, 0].tolist() == GREY[0].tolist(), name
         assert torch.equal(pixels[0], pixels[2])

@@ -1,6 +1,7 @@
 """Who may use a run folder, and what is left if nobody does."""
 
 import resource
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,3 +68,18 @@ def test_one_of_many_simultaneous_starts_gets_the_folder(tmp_path: Path) -> None
     assert all("in use by process" in text for text in told if text)
     # None of them began. The folder may be left if another than the one with the lock created it.
     assert not out.exists() or not list(out.iterdir())
+
+
+def test_windows_deletes_no_open_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, unlink = RunFolder(tmp_path / "run"), Path.unlink
+
+    def windows_unlink(path: Path, missing_ok: bool = False) -> None:
+        if folder._lock is not None:
+            raise PermissionError(13, "The file is in use", str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(Path, "unlink", windows_unlink)
+    folder.open(tiny(), resume=False, overwrite=False)
+    folder.close()
+    assert list(tmp_path.iterdir()) == []

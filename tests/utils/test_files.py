@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,63 @@ def test_a_lock_is_exclusive_and_names_its_owner(tmp_path: Path) -> None:
         )
         assert done.stdout.strip() == str(os.getpid())
     files.take_lock(path, wait=False).close()
+
+
+def test_a_killed_owner_releases_its_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    code = (
+        "import sys, time, pathlib; from clustercaps.utils.files import take_lock\n"
+        "lock = take_lock(pathlib.Path(sys.argv[1])); print('taken', flush=True); time.sleep(300)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "taken\n"
+        with pytest.raises(BlockingIOError) as refused:
+            files.take_lock(path, wait=False)
+        assert refused.value.filename == str(owner.pid)
+        owner.kill()
+        owner.wait()
+        files.take_lock(path, wait=False).close()
+
+
+def test_a_lock_that_its_owner_deletes_is_not_taken(tmp_path: Path) -> None:
+    """Whoever waited for a deleted file locks the new one."""
+    path, taken = tmp_path / "lock", []
+    first = files.take_lock(path)
+    waiting = threading.Thread(target=lambda: taken.append(files.take_lock(path)))
+    waiting.start()
+    path.unlink()
+    first.close()
+    waiting.join()
+    assert os.path.samestat(os.fstat(taken[0].fileno()), path.stat())
+    taken[0].close()
+
+
+def test_windows_opens_no_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There, os.open refuses folders, and os.fsync files that are open for reading only."""
+    real_open, real_sync, modes = os.open, os.fsync, {}
+
+    def windows_open(path: Path, flags: int, *rest: int) -> int:
+        if Path(path).is_dir():
+            raise PermissionError(13, "Permission denied", str(path))
+        descriptor = real_open(path, flags, *rest)
+        modes[descriptor] = flags
+        return descriptor
+
+    def windows_sync(descriptor: int) -> None:
+        if modes[descriptor] & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(9, "Bad file descriptor")
+        real_sync(descriptor)
+
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(os, "open", windows_open)
+    monkeypatch.setattr(os, "fsync", windows_sync)
+    files.write_atomically(tmp_path / "a", "text")
+    assert (tmp_path / "a").read_text() == "text"
+    with files.alone_in(tmp_path) as alone:
+        assert not alone
 
 
 def test_one_root_for_all_caches(monkeypatch: pytest.MonkeyPatch) -> None:

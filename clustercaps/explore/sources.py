@@ -21,8 +21,9 @@ from clustercaps.models import (
     from_pretrained,
     list_pretrained,
 )
+from clustercaps.models.locate import CONFIG_FILE, WEIGHTS_FILE, locate
 from clustercaps.models.packaged import WEIGHTS, find_pretrained
-from clustercaps.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, read_config
+from clustercaps.models.pretrained import read_config
 from clustercaps.training.finished import finished_run
 from clustercaps.training.run_folder import SETTINGS, RunFolder
 from clustercaps.utils.errors import unknown
@@ -139,7 +140,7 @@ def kind_of(model: ImageClassifier, name: str) -> str:
 
 def load_network(folder: Path) -> ImageClassifier:
     """Load a network of a reasonable size with finite weights."""
-    config = read_config(folder)
+    config, _ = read_config(folder)
     file = folder / WEIGHTS_FILE
     # Twice the limit of the page, because 32 bits become 16 in decoders.
     if file.is_file() and file.stat().st_size > 2 * MOST_BYTES:
@@ -180,10 +181,7 @@ def without_memory(path: Path, config: dict[str, Any]) -> ImageClassifier:
 def packaged_sources() -> list[str]:
     """Packaged weights of networks that the explorer has, in the order of the page."""
     order = [each.__name__ for each in KINDS.values()]
-    found = {
-        name: read_config(RunFolder(find_pretrained(name) or Path()).model)["architecture"]
-        for name in list_pretrained()
-    }
+    found = {name: read_config(locate(name))[0]["architecture"] for name in list_pretrained()}
     return sorted((n for n in found if found[n] in order), key=lambda n: order.index(found[n]))
 
 

@@ -7,18 +7,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from huggingface_hub import PyTorchModelHubMixin, hf_hub_download
+from huggingface_hub import PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from clustercaps.models.arguments import check_arguments
+from clustercaps.models.locate import CONFIG_FILE, WEIGHTS_FILE, locate
+from clustercaps.models.preprocessing import Preprocessing
 from clustercaps.utils.files import alone_in
 from clustercaps.utils.json_files import read_json
 from clustercaps.utils.tensor_files import misfits, read_tensors, write_tensors
 
 Model = TypeVar("Model", bound="Pretrained")
 
-CONFIG_FILE = "config.json"
-WEIGHTS_FILE = "model.safetensors"
+# The key of `config.json` that is not an argument of the network.
+PREPROCESSING = "preprocessing"
 CARD_FILE = "README.md"
 # Start of the names of folders for files that are being written.
 STAGING = ".saving-"
@@ -52,7 +54,14 @@ class Pretrained(
     license="mit",
     model_card_template=MODEL_CARD,
 ):
-    """`save_pretrained` and `from_pretrained` for networks with JSON-serialisable arguments."""
+    """`save_pretrained` and `from_pretrained` for networks with JSON-serialisable arguments.
+
+    Attributes:
+        preprocessing: What the network expects of an image, and its class names; None if that is
+            not known. It is saved with the weights.
+    """
+
+    preprocessing: Preprocessing | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -73,9 +82,13 @@ class Pretrained(
         Files are written to a temporary folder and then moved, so that an interrupted save leaves
         no incomplete file. With `push_to_hub`, the model is also uploaded.
         """
+        settings = self.settings
+        config = {"architecture": type(self).__name__, **settings}
+        if self.preprocessing is not None:
+            self.check_preprocessing(self.preprocessing)  # type: ignore[attr-defined]
+            config[PREPROCESSING] = self.preprocessing.to_plain()
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
-        settings = self.settings
         card = {
             "architecture": type(self).__name__,
             "settings": ", ".join(f"{key}={value!r}" for key, value in settings.items()),
@@ -86,11 +99,7 @@ class Pretrained(
                 remove_unfinished_saves(folder)
             staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=folder))
             try:
-                super().save_pretrained(
-                    staging,
-                    config={"architecture": type(self).__name__, **settings},
-                    model_card_kwargs=card,
-                )
+                super().save_pretrained(staging, config=config, model_card_kwargs=card)
                 if (folder / CARD_FILE).exists():
                     # The user may have edited the model card.
                     (staging / CARD_FILE).unlink()
@@ -108,79 +117,77 @@ class Pretrained(
 
     @classmethod
     def from_pretrained(
-        cls: type[Model], pretrained_model_name_or_path: str | Path, **kwargs: Any
-    ) -> Model:
-        """Load a network from a folder or from the Hub, with its weights.
-
-        The network is in eval mode.
-        """
-        folder = Path(pretrained_model_name_or_path)
-        if folder.is_dir():
-            config = read_config(folder)
-            saved_as = config.pop("architecture", cls.__name__)
-            if saved_as != cls.__name__:
-                raise ValueError(
-                    f"{folder / CONFIG_FILE} describes a {saved_as}, not a {cls.__name__}; "
-                    "use clustercaps.from_pretrained(folder), which selects the class"
-                )
-            check_arguments(cls, config, str(folder / CONFIG_FILE))
-        elif folder.exists() or folder.is_absolute():
-            raise FileNotFoundError(
-                f"{folder} is not a folder; pass the folder that save_pretrained wrote"
-            )
-        return super().from_pretrained(str(folder), **kwargs)
-
-    @classmethod
-    def _from_pretrained(
         cls: type[Model],
+        pretrained_model_name_or_path: str | Path,
         *,
-        model_id: str,
         map_location: str = "cpu",
         revision: str | None = None,
         cache_dir: str | Path | None = None,
         force_download: bool = False,
         local_files_only: bool = False,
         token: str | bool | None = None,
-        **settings: Any,
     ) -> Model:
-        # The method of the Hub falls back to pickled weights; this one reads only safetensors.
-        if Path(model_id).is_dir():
-            weights = Path(model_id) / WEIGHTS_FILE
-        else:
-            weights = Path(
-                hf_hub_download(
-                    repo_id=model_id,
-                    filename=WEIGHTS_FILE,
-                    revision=revision,
-                    cache_dir=cache_dir,
-                    force_download=force_download,
-                    local_files_only=local_files_only,
-                    token=token,
-                )
+        """Load a network with its weights; it is in eval mode.
+
+        Args:
+            pretrained_model_name_or_path: What `locate` takes: a folder, a finished run, packaged
+                weights, or a model on the Hub.
+            map_location: The device of the network.
+            revision: Branch, tag or commit of a model on the Hub.
+            cache_dir: Folder for downloads, if not the cache of the Hub.
+            force_download: Download it again.
+            local_files_only: Use the cache only.
+            token: For private models on the Hub.
+        """
+        folder = locate(
+            pretrained_model_name_or_path,
+            revision=revision,
+            cache_dir=cache_dir,
+            force_download=force_download,
+            local_files_only=local_files_only,
+            token=token,
+        )
+        return cls._from_folder(folder).to(map_location).eval()
+
+    @classmethod
+    def _from_folder(cls, folder: Path) -> Any:
+        config, preprocessing = read_config(folder)
+        source = str(folder / CONFIG_FILE)
+        saved_as = config.pop("architecture", cls.__name__)
+        if saved_as != cls.__name__:
+            raise ValueError(
+                f"{source} describes a {saved_as}, not a {cls.__name__}; use "
+                "clustercaps.from_pretrained, which selects the class"
             )
+        check_arguments(cls, config, source)
         # Without memory first: wrong settings may ask for more than there is.
         try:
             with torch.device("meta"):
-                outline = cls(**settings)
+                outline: Any = cls(**config)
+            if preprocessing is not None:
+                outline.check_preprocessing(preprocessing)
         # RuntimeError: sizes whose product overflows.
         except (ValueError, KeyError, RuntimeError) as error:
             why = error.args[0] if error.args else error
-            raise ValueError(f"{weights.with_name(CONFIG_FILE)}: {why}") from error
-        assert isinstance(outline, nn.Module)
-        saved = read_weights(weights, outline)
-        model = cls(**settings)
-        assert isinstance(model, nn.Module)
+            raise ValueError(f"{source}: {why}") from error
+        saved = read_weights(folder / WEIGHTS_FILE, outline)
+        model: Any = cls(**config)
         model.load_state_dict(saved)
-        model.to(map_location).eval()
+        model.preprocessing = preprocessing
         return model
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """The settings that `save_pretrained` stored in a folder."""
+def read_config(folder: Path) -> tuple[dict[str, Any], Preprocessing | None]:
+    """The settings that `save_pretrained` stored in a folder, and the preprocessing if it has one.
+
+    The settings are the arguments of the network, and its class as "architecture".
+    """
     path = folder / CONFIG_FILE
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; pass the folder that save_pretrained wrote")
-    return read_json(path)
+    config = read_json(path)
+    stored = config.pop(PREPROCESSING, None)
+    return config, None if stored is None else Preprocessing.from_plain(stored, str(path))
 
 
 def read_weights(path: Path, model: nn.Module) -> dict[str, Tensor]:

@@ -16,6 +16,7 @@ from clustercaps.models.base import ImageClassifier
 from clustercaps.models.capsule_net import CapsuleNet
 from clustercaps.models.class_capsules import ClassCapsuleNet
 from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
+from clustercaps.models.locate import NETWORK, locate
 from clustercaps.models.packaged import pretrained_folder
 from clustercaps.models.peers import PEERS
 from clustercaps.models.peers.em_capsules import PAPER as EM_PAPER
@@ -150,7 +151,7 @@ def create_model(name: str, *, pretrained: str | bool = False, **settings: Any) 
     check_settings(name, settings)
     preset = get_preset(name)
     if pretrained:
-        return _create_pretrained(pretrained_folder(name, pretrained) / "model", settings)
+        return _create_pretrained(pretrained_folder(name, pretrained) / NETWORK, settings)
     return preset.network(**{"img_size": preset.img_size, **preset.settings, **settings})
 
 
@@ -197,14 +198,19 @@ def most_children(model: ImageClassifier) -> int:
     return max(counts)
 
 
-def from_pretrained(folder: str | Path, **kwargs: Any) -> ImageClassifier:
-    """Load a network of any class from a folder that `save_pretrained` wrote."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{folder} is not a folder; for a model on the Hub, call from_pretrained of its class"
-        )
-    architecture = str(read_config(folder).get("architecture"))
+def from_pretrained(name: str | Path, **kwargs: Any) -> ImageClassifier:
+    """Load a network of any class, in eval mode.
+
+    Args:
+        name: A folder that `save_pretrained` wrote, the folder of a finished run, packaged weights
+            such as "m1:fashion-mnist", or a model on the Hugging Face Hub, as "user/repo" or
+            "user/repo@revision".
+        **kwargs: `map_location`, and for the Hub `revision`, `cache_dir`, `force_download`,
+            `local_files_only` and `token`.
+    """
+    options = {key: value for key, value in kwargs.items() if key != "map_location"}
+    folder = locate(name, **options)
+    architecture = str(read_config(folder)[0].get("architecture"))
     if architecture not in NETWORKS:
         raise ValueError(f"{folder}: {unknown('architecture', architecture, NETWORKS)}")
     return NETWORKS[architecture].from_pretrained(folder, **kwargs)

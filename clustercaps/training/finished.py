@@ -1,10 +1,10 @@
-"""Finished runs, for testing and prediction."""
+"""Trained networks and finished runs, for testing and prediction."""
 
 import glob
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 
 from clustercaps import data
-from clustercaps.data.folders import EXTENSIONS, size_before_crop
+from clustercaps.data.folders import EXTENSIONS
 from clustercaps.models import ImageClassifier, from_pretrained
+from clustercaps.models.locate import CONFIG_FILE
 from clustercaps.models.packaged import find_pretrained
+from clustercaps.models.preprocessing import Preprocessing
 from clustercaps.training.batches import open_split
-from clustercaps.training.run_folder import CONFUSION, MODEL, RESULT, RunFolder
+from clustercaps.training.preprocessing import prepare_of, preprocessing_of, read_pixels
+from clustercaps.training.run_folder import CONFUSION, MODEL, RESULT, SETTINGS, RunFolder
 from clustercaps.training.scoring import BATCH, Score, score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.devices import pick_device
 from clustercaps.utils.tables import printable
-
-# Luma coefficients of red, green and blue (ITU-R 601).
-GREY = (0.299, 0.587, 0.114)
 
 OVERFLOW = "the output of the network is not finite"
 TEST_PARTS = ("test", "novel")
@@ -31,31 +31,68 @@ TEST_PARTS = ("test", "novel")
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network with the settings of its run and its class names."""
+    """A trained network that knows its preprocessing, so that it can classify images.
+
+    Args:
+        model: The network; it has `preprocessing` with class names.
+        settings: Settings of its run; None if only the network is there.
+        result: The result of its run; empty if only the network is there.
+    """
 
     model: ImageClassifier
-    settings: TrainSettings
-    class_names: tuple[str, ...]
+    settings: TrainSettings | None = None
+    result: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, path: Path | str, device: str = "cpu") -> "Trained":
-        """Load a finished run, or weights inside the package.
+    def open(cls, name: Path | str, device: str = "cpu", data_name: str | None = None) -> "Trained":
+        """Load a trained network.
 
         Args:
-            path: The run's folder, or packaged weights as "model:data".
+            name: The folder of a finished run, a folder that `save_pretrained` wrote, packaged
+                weights as "model:data", or a model on the Hub as "user/repo".
             device: Where the network goes, as `pick_device` takes it.
+            data_name: The dataset of the network, for a folder that does not say how images are
+                preprocessed.
         """
         place = pick_device(device)
-        folder = find_pretrained(str(path)) or Path(path)
-        settings, result = finished_run(folder)
-        model = from_pretrained(RunFolder(folder).model)
-        names = tuple(result["class_names"])
+        run = run_folder_of(name)
+        if run is None:
+            model = from_pretrained(name)
+            model.preprocessing = known_preprocessing(model, str(name), data_name)
+            return cls(model.to(place))
+        settings, result = finished_run(run)
+        model = from_pretrained(RunFolder(run).model)
+        names = result["class_names"]
         if len(names) != model.num_classes:
             raise ValueError(
-                f"{folder / RESULT} names {len(names)} classes, but the network in "
-                f"{folder / MODEL} has {model.num_classes}; restore the files of the run"
+                f"{run / RESULT} names {len(names)} classes, but the network in "
+                f"{run / MODEL} has {model.num_classes}; restore the files of the run"
             )
-        return cls(model.to(place), settings, names)
+        if model.preprocessing is None:
+            # A run of version 0.2.0 or earlier.
+            model.preprocessing = preprocessing_of(settings.data, settings.side, names)
+        return cls(model.to(place), settings, result)
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """What the network expects of an image, and its class names."""
+        assert self.model.preprocessing is not None
+        return self.model.preprocessing
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the outputs."""
+        return self.preprocessing.class_names
+
+    @property
+    def title(self) -> str:
+        """The name of the network, or its class if only the network is there."""
+        return self.settings.model if self.settings else type(self.model).__name__
+
+    @property
+    def data_name(self) -> str:
+        """The dataset it was trained on; empty if that is not known."""
+        return self.settings.data if self.settings else self.preprocessing.data
 
     @property
     def device(self) -> torch.device:
@@ -65,7 +102,7 @@ class Trained:
     @property
     def prepare(self) -> data.Prepare:
         """What makes stored images ready for the network."""
-        return data.test_transform(self.settings.data, size=self.model.img_size[0])
+        return prepare_of(self.preprocessing)
 
     def open_images(
         self, name: str, split: str = "test", data_dir: str | None = None
@@ -73,7 +110,8 @@ class Trained:
         """A dataset with the classes that the network was trained on."""
         images: data.Images | data.FolderImages
         if data.is_streamed(name):
-            images = data.open_folder(name, split, data_dir, crop=self.model.img_size[0])
+            size, crop = self.preprocessing.read_size, self.preprocessing.file_crop
+            images = data.open_folder(name, split, data_dir, resize=size, crop=crop or size)
             names = images.class_names
         else:
             images = data.load(name, split, data_dir)
@@ -97,29 +135,49 @@ class Trained:
     def predict(self, paths: Sequence[Path]) -> Iterator[Tensor]:
         """Class probabilities of image files, one vector per file."""
         for start in range(0, len(paths), BATCH):
-            pixels = torch.stack([self._read(path) for path in paths[start : start + BATCH]])
+            part = paths[start : start + BATCH]
+            pixels = torch.stack([read_pixels(path, self.preprocessing) for path in part])
             logits = self.model(self.prepare(pixels.to(self.device)))
             if not logits.isfinite().all():
-                raise ValueError(f"{OVERFLOW} for {paths[start]} or one of the images after it")
+                raise ValueError(f"{OVERFLOW} for {part[0]} or one of the images after it")
             yield from logits.softmax(1).cpu()
 
-    def _read(self, path: Path) -> Tensor:
-        """An image file in the format of the training set."""
-        if data.is_streamed(self.settings.data):
-            crop = self.model.img_size[0]
-            resize = size_before_crop(crop)
-            edge = (resize - crop) // 2
-            return data.read_image(path, resize)[:, edge : edge + crop, edge : edge + crop]
-        channels, side, _ = data.info(self.settings.data).shape
-        pixels = data.read_image(path, side)
-        if channels == 3:
-            return pixels
-        if channels == 1:
-            grey = (pixels * torch.tensor(GREY).view(3, 1, 1)).sum(0, keepdim=True)
-            return grey.round().to(torch.uint8)
+
+def run_folder_of(name: Path | str) -> Path | None:
+    """The run folder that a name stands for; None for weights without a run."""
+    packaged = find_pretrained(str(name))
+    if packaged is not None:
+        return packaged
+    path = Path(name)
+    if (path / SETTINGS).is_file():
+        return path
+    parent = path.resolve().parent
+    inside = path.is_dir() and path.resolve().name == MODEL and (parent / SETTINGS).is_file()
+    return parent if inside else None
+
+
+def known_preprocessing(
+    model: ImageClassifier, name: str, data_name: str | None = None
+) -> Preprocessing:
+    """The preprocessing of a network, with class names; raises an error if it is not known.
+
+    Args:
+        model: The network.
+        name: Where it comes from, for errors.
+        data_name: A dataset whose preprocessing and class names it has, if it has none itself.
+    """
+    stored = model.preprocessing
+    if stored is None and data_name is not None and not data.is_streamed(data_name):
+        names = data.info(data_name).class_names
+        stored = preprocessing_of(data_name, model.img_size[0], names)
+        model.check_preprocessing(stored)
+    if stored is None or not stored.class_names:
+        what = "preprocessing (class names, normalisation, image size)"
         raise ValueError(
-            f"{self.settings.data} has {channels} channels an image; a single file cannot give them"
+            f"{CONFIG_FILE} of {name} has no {what if stored is None else 'class names'}; pass the "
+            "run folder that it comes from, or load it, set model.preprocessing and save it again"
         )
+    return stored
 
 
 def finished_run(path: Path) -> tuple[TrainSettings, dict[str, Any]]:
@@ -155,8 +213,10 @@ def last_test(path: Path, data_dir: str | None = None) -> dict[str, Score]:
     print(f"{path} has no confusion.json: testing its network once", file=sys.stderr)
     trained = Trained.open(path, "auto")
     # With --validate, these are the held-out images, not the test set.
-    parts = TEST_PARTS if trained.settings.views else TEST_PARTS[:1]
-    scores = {part: trained.score(open_split(trained.settings, part, data_dir)) for part in parts}
+    settings = trained.settings
+    assert settings is not None
+    parts = TEST_PARTS if settings.views else TEST_PARTS[:1]
+    scores = {part: trained.score(open_split(settings, part, data_dir)) for part in parts}
     folder.keep_last_test(trained.class_names, {p: s.to_plain() for p, s in scores.items()})
     return scores
 

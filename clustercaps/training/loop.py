@@ -12,7 +12,7 @@ from accelerate.utils import set_seed
 from torch import nn
 
 from clustercaps import data
-from clustercaps.data import FolderImages, Images
+from clustercaps.data import Images
 from clustercaps.models import create_model
 from clustercaps.training.batches import (
     Batch,
@@ -24,6 +24,8 @@ from clustercaps.training.batches import (
 )
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.identity import Identity
+from clustercaps.training.initial import network_settings
+from clustercaps.training.preprocessing import preprocessing_of
 from clustercaps.training.processes import in_all, in_first, same_in_all
 from clustercaps.training.reporting import describe, run_bar, say, standing
 from clustercaps.training.result import result_of
@@ -272,7 +274,9 @@ class Trainer:
             novel = scores["novel"]
             result |= {"novel_error": novel.error, "novel_images": novel.total}
         if self.accelerator.is_main_process:
-            self.state.tested.save_pretrained(self.folder.model)
+            side, tested = self.settings.side, self.state.tested
+            tested.preprocessing = preprocessing_of(self.settings.data, side, names, self.prepare)
+            tested.save_pretrained(self.folder.model)
             self.folder.keep_last_test(names, {p: s.to_plain() for p, s in scores.items()})
             self.folder.finish(result)
         self.accelerator.wait_for_everyone()
@@ -286,13 +290,3 @@ class Trainer:
             f"{progress.step + 1}, at learning rate {rate:.4g}; first seen in {place}; "
             f"{self._advice()}"
         )
-
-
-def network_settings(settings: TrainSettings, images: Images | FolderImages) -> dict[str, Any]:
-    """Arguments of the network: those that the dataset determines, and `model_settings`."""
-    if isinstance(images, FolderImages):
-        in_chans, num_classes = 3, images.num_classes
-    else:
-        in_chans, num_classes = data.info(settings.data).shape[0], images.meta["num_classes"]
-    shape = {"in_chans": in_chans, "img_size": settings.side, "num_classes": num_classes}
-    return {**shape, **settings.model_settings}

@@ -103,7 +103,7 @@ def package(path: Path, half: bool = False) -> Path:
     if half:
         trained.model.half()
     trained.model.save_pretrained(folder / MODEL)
-    kept = Trained(trained.model.float(), trained.settings, trained.class_names)
+    kept = Trained(trained.model.float(), trained.settings)
     images = check_images(result["data"])
     result |= {"check_errors": count_errors(kept, images), "check_images": len(images["labels"])}
     write_atomically(folder / MODEL / "README.md", CARD.format(**result, command=command_of(run)))

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from clustercaps.models.locate import NETWORK as MODEL
 from clustercaps.models.pretrained import remove_unfinished_saves
 from clustercaps.training.identity import changed_settings
 from clustercaps.training.settings import TrainSettings, from_json
@@ -29,7 +30,6 @@ METRICS = "metrics.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
 RESULT = "result.json"
 CONFUSION = "confusion.json"
-MODEL = "model"
 TRACKER = "tracker"
 LOCK = ".lock"
 # Temporary files of safetensors, which version 0.2.0 and earlier could leave.

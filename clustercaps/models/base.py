@@ -85,12 +85,13 @@ class ImageClassifier(nn.Module, Pretrained):
         self.set_num_classes(num_classes)
         like = next(self.parameters())
         for module in self.build_classifier():
-            module.to(device=like.device, dtype=like.dtype)
+            module.to(device=like.device, dtype=like.dtype).train(self.training)
 
     def rebuilt(self) -> Any:
-        """A network with the same settings and new weights, with the same device and dtype."""
+        """A network with the same settings, device, dtype and mode, and with new weights."""
         like = next(self.parameters())
-        return type(self)(**self.settings).to(device=like.device, dtype=like.dtype)
+        fresh = type(self)(**self.settings).to(device=like.device, dtype=like.dtype)
+        return fresh.train(self.training)
 
     def forward(self, images: ImageBatch) -> Float[Tensor, "batch classes"]:
         """Images to logits."""

@@ -184,7 +184,10 @@ def read_config(folder: Path) -> tuple[dict[str, Any], Preprocessing | None]:
     """
     path = folder / CONFIG_FILE
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is missing; pass the folder that save_pretrained wrote")
+        raise FileNotFoundError(
+            f"{path} is missing; pass the folder of a finished run, or one that save_pretrained "
+            "wrote"
+        )
     config = read_json(path)
     stored = config.pop(PREPROCESSING, None)
     return config, None if stored is None else Preprocessing.from_plain(stored, str(path))

@@ -3,8 +3,8 @@
 import glob
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ from torch import Tensor
 from clustercaps import data
 from clustercaps.data.folders import EXTENSIONS
 from clustercaps.models import ImageClassifier, from_pretrained
-from clustercaps.models.locate import CONFIG_FILE
+from clustercaps.models.locate import CONFIG_FILE, locate
 from clustercaps.models.packaged import find_pretrained
 from clustercaps.models.preprocessing import Preprocessing
-from clustercaps.training.batches import open_split
+from clustercaps.training.batches import class_names, open_split
 from clustercaps.training.preprocessing import prepare_of, preprocessing_of, read_pixels
 from clustercaps.training.run_folder import CONFUSION, MODEL, RESULT, SETTINGS, RunFolder
 from clustercaps.training.scoring import BATCH, Score, score
@@ -44,7 +44,13 @@ class Trained:
     result: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, name: Path | str, device: str = "cpu", data_name: str | None = None) -> "Trained":
+    def open(
+        cls,
+        name: Path | str,
+        device: str = "cpu",
+        data_name: str | None = None,
+        load: Callable[[Path], ImageClassifier] = from_pretrained,
+    ) -> "Trained":
         """Load a trained network.
 
         Args:
@@ -53,15 +59,16 @@ class Trained:
             device: Where the network goes, as `pick_device` takes it.
             data_name: The dataset of the network, for a folder that does not say how images are
                 preprocessed.
+            load: Loads the network from its folder.
         """
         place = pick_device(device)
         run = run_folder_of(name)
         if run is None:
-            model = from_pretrained(name)
+            model = load(locate(name))
             model.preprocessing = known_preprocessing(model, str(name), data_name)
             return cls(model.to(place))
         settings, result = finished_run(run)
-        model = from_pretrained(RunFolder(run).model)
+        model = load(RunFolder(run).model)
         names = result["class_names"]
         if len(names) != model.num_classes:
             raise ValueError(
@@ -112,11 +119,10 @@ class Trained:
         if data.is_streamed(name):
             size, crop = self.preprocessing.read_size, self.preprocessing.file_crop
             images = data.open_folder(name, split, data_dir, resize=size, crop=crop or size)
-            names = images.class_names
         else:
             images = data.load(name, split, data_dir)
-            names = images.meta["class_names"]
-        if tuple(names) != self.class_names:
+        names = class_names(images)
+        if names != self.class_names:
             raise ValueError(
                 f"{name} has the classes {first_names(names)}; the network was trained on "
                 f"{first_names(self.class_names)}; pass a dataset with the same classes"
@@ -164,18 +170,22 @@ def known_preprocessing(
     Args:
         model: The network.
         name: Where it comes from, for errors.
-        data_name: A dataset whose preprocessing and class names it has, if it has none itself.
+        data_name: A dataset whose preprocessing and class names it has, if it does not say.
     """
     stored = model.preprocessing
-    if stored is None and data_name is not None and not data.is_streamed(data_name):
+    unnamed = stored is None or not stored.class_names
+    if unnamed and data_name is not None and not data.is_streamed(data_name):
         names = data.info(data_name).class_names
-        stored = preprocessing_of(data_name, model.img_size[0], names)
+        if stored is None:
+            stored = preprocessing_of(data_name, model.img_size[0], names)
+        stored = replace(stored, class_names=names)
         model.check_preprocessing(stored)
     if stored is None or not stored.class_names:
         what = "preprocessing (class names, normalisation, image size)"
         raise ValueError(
-            f"{CONFIG_FILE} of {name} has no {what if stored is None else 'class names'}; pass the "
-            "run folder that it comes from, or load it, set model.preprocessing and save it again"
+            f"{CONFIG_FILE} of {name} has no {what if stored is None else 'class names'}; pass "
+            "--data, the dataset it was trained on, or the run folder that it comes from, or set "
+            "model.preprocessing and save it again"
         )
     return stored
 

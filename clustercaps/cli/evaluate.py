@@ -14,20 +14,21 @@ from pathlib import Path
 from clustercaps.utils.interrupts import silent_interrupts
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add the network to use and where to compute, as for `predict`."""
+def add_run(parser: argparse.ArgumentParser, device: bool = True) -> None:
+    """Add the network to use and, with `device`, where to compute; also for `predict`."""
     parser.add_argument(
         "run_name",
         metavar="RUN",
         help="folder of a finished run or of save_pretrained, packaged weights such as "
         "m1:fashion-mnist, or a model on the Hugging Face Hub as user/repo",
     )
-    parser.add_argument(
-        "--device",
-        default="auto",
-        help="auto (the accelerator if there is one), cpu, cuda, cuda:1, mps, ... "
-        "(default: %(default)s)",
-    )
+    if device:
+        parser.add_argument(
+            "--device",
+            default="auto",
+            help="auto (the accelerator if there is one), cpu, cuda, cuda:1, mps, ... "
+            "(default: %(default)s)",
+        )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

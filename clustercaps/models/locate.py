@@ -48,20 +48,33 @@ def locate(name: str | Path, **download: Any) -> Path:
 def _download(repo: str, options: dict[str, Any]) -> Path:
     """Configuration and weights of a model on the Hub, of one commit, in the cache of the Hub."""
     try:
-        return Path(snapshot_download(repo, allow_patterns=[CONFIG_FILE, WEIGHTS_FILE], **options))
+        files = [CONFIG_FILE, WEIGHTS_FILE]
+        return Path(snapshot_download(repo, allow_patterns=files, **options))
     except RevisionNotFoundError as error:
         raise FileNotFoundError(
             f"{repo} on the Hub has no revision {options.get('revision')!r}"
         ) from error
-    except (RepositoryNotFoundError, HFValidationError) as error:
+    except RepositoryNotFoundError as error:
         raise FileNotFoundError(
             f"{repo} is neither a folder here nor a model on the Hub that you may read; check the "
             "name, or log in with `hf auth login`"
         ) from error
     # Versions of huggingface-hub raise errors of requests or httpx, which have no common base.
     except Exception as error:
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise ConnectionError(
-            f"{repo} is no folder here, and cannot be downloaded from the Hub ({why}); check the "
-            "connection, or pass a folder"
-        ) from error
+        failed = f"{repo} is no folder here, and cannot be downloaded from the Hub"
+        raise hub_error(failed, error) from error
+
+
+def hub_error(failed: str, error: Exception) -> Exception:
+    """An error of the Hub, whose message may have several lines, as one that has one.
+
+    Args:
+        failed: What failed; the start of the message.
+        error: What the Hub raised.
+    """
+    why = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    if isinstance(error, HFValidationError):
+        return ValueError(f"{failed}: {why}")
+    return ConnectionError(
+        f"{failed} ({why}); check the connection, or log in with `hf auth login`"
+    )

@@ -4,14 +4,15 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
-from huggingface_hub import PyTorchModelHubMixin
+from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from torch import Tensor, nn
 
 from clustercaps.models.arguments import check_arguments
-from clustercaps.models.locate import CONFIG_FILE, WEIGHTS_FILE, locate
+from clustercaps.models.card import model_card
+from clustercaps.models.locate import CONFIG_FILE, WEIGHTS_FILE, hub_error, locate
 from clustercaps.models.preprocessing import Preprocessing
 from clustercaps.utils.files import alone_in
 from clustercaps.utils.json_files import read_json
@@ -25,35 +26,8 @@ CARD_FILE = "README.md"
 # Start of the names of folders for files that are being written.
 STAGING = ".saving-"
 
-MODEL_CARD = """---
-{{ card_data }}
----
 
-# {{ architecture }}
-
-A network of the `clustercaps` library, capsule networks for PyTorch,
-with {{ parameters }} parameters.
-
-```python
-import clustercaps as cc
-
-model = cc.from_pretrained("path/to/this/folder")
-```
-
-Built with: {{ settings }}
-
-The method: Zhao and Cheng, "Capsule networks with non-iterative cluster routing", Neural Networks
-143, 2021. State here on which data the weights were trained, how long, and how they were tested.
-"""
-
-
-class Pretrained(
-    PyTorchModelHubMixin,
-    library_name="clustercaps",
-    tags=["capsule-network", "image-classification"],
-    license="mit",
-    model_card_template=MODEL_CARD,
-):
+class Pretrained(PyTorchModelHubMixin):
     """`save_pretrained` and `from_pretrained` for networks with JSON-serialisable arguments.
 
     Attributes:
@@ -75,41 +49,66 @@ class Pretrained(
         *,
         repo_id: str | None = None,
         push_to_hub: bool = False,
+        model_card_kwargs: dict[str, Any] | None = None,
         **push_to_hub_kwargs: Any,
     ) -> str | None:
         """Write `config.json`, `model.safetensors` and a model card into a folder.
 
         Files are written to a temporary folder and then moved, so that an interrupted save leaves
-        no incomplete file. With `push_to_hub`, the model is also uploaded.
+        no incomplete file. A card that is there is kept: it may have been edited.
+
+        Args:
+            save_directory: The folder; created if missing.
+            repo_id: Name on the Hub; by default that of the folder.
+            push_to_hub: Also upload the model.
+            model_card_kwargs: Arguments of `model_card`, or `text`, a card of one's own.
+            **push_to_hub_kwargs: Arguments of `push_to_hub`.
         """
-        settings = self.settings
-        config = {"architecture": type(self).__name__, **settings}
+        config = {"architecture": type(self).__name__, **self.settings}
         if self.preprocessing is not None:
             self.check_preprocessing(self.preprocessing)  # type: ignore[attr-defined]
             config[PREPROCESSING] = self.preprocessing.to_plain()
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
-        card = {
-            "architecture": type(self).__name__,
-            "settings": ", ".join(f"{key}={value!r}" for key, value in settings.items()),
-            "parameters": f"{sum(p.numel() for p in self.parameters()):,}",  # type: ignore[attr-defined]
-        }
         with alone_in(folder) as alone:
             if alone:
                 remove_unfinished_saves(folder)
             staging = Path(tempfile.mkdtemp(prefix=STAGING, dir=folder))
             try:
-                super().save_pretrained(staging, config=config, model_card_kwargs=card)
+                super().save_pretrained(staging, config=config, model_card_kwargs=model_card_kwargs)
                 if (folder / CARD_FILE).exists():
-                    # The user may have edited the model card.
                     (staging / CARD_FILE).unlink()
                 for file in sorted(staging.iterdir()):
                     os.replace(file, folder / file.name)
             finally:
                 shutil.rmtree(staging, ignore_errors=True)
         if push_to_hub:
-            return self.push_to_hub(repo_id or folder.name, **push_to_hub_kwargs)
+            return self.push_to_hub(
+                repo_id or folder.name, model_card_kwargs=model_card_kwargs, **push_to_hub_kwargs
+            )
         return None
+
+    def push_to_hub(
+        self, repo_id: str, *, model_card_kwargs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> str:
+        """Upload configuration, weights and model card to the Hub; returns the commit's address.
+
+        Args:
+            repo_id: Name on the Hub, as "user/repo".
+            model_card_kwargs: Arguments of `model_card`, or `text`, a card of one's own.
+            **kwargs: Arguments of `huggingface_hub.ModelHubMixin.push_to_hub`: `private`,
+                `commit_message`, `token`, `branch`, `create_pr`, ...
+        """
+        card = {"name": repo_id, **(model_card_kwargs or {})}
+        try:
+            return super().push_to_hub(repo_id, model_card_kwargs=card, **kwargs)
+        # Errors of requests or httpx, depending on the version.
+        except Exception as error:
+            raise hub_error(f"cannot upload to {repo_id}", error) from error
+
+    def generate_model_card(self, *args: Any, text: str | None = None, **kwargs: Any) -> ModelCard:
+        """A card of one's own as Markdown, or the one that `model_card` writes."""
+        return model_card(cast(Any, self), *args, **kwargs) if text is None else ModelCard(text)
 
     def _save_pretrained(self, save_directory: Path) -> None:
         model: Any = getattr(self, "module", self)

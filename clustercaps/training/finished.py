@@ -18,6 +18,7 @@ from clustercaps.models.locate import CONFIG_FILE, locate
 from clustercaps.models.packaged import find_pretrained
 from clustercaps.models.preprocessing import Preprocessing
 from clustercaps.training.batches import class_names, open_split
+from clustercaps.training.card import card_facts
 from clustercaps.training.preprocessing import prepare_of, preprocessing_of, read_pixels
 from clustercaps.training.run_folder import CONFUSION, MODEL, RESULT, SETTINGS, RunFolder
 from clustercaps.training.scoring import BATCH, Score, score
@@ -136,6 +137,21 @@ class Trained:
         if not math.isfinite(found.loss):
             raise ValueError(f"{OVERFLOW}; its error means nothing")
         return found
+
+    def push_to_hub(
+        self, repo_id: str, licence: str = "mit", card: str | None = None, **options: Any
+    ) -> str:
+        """Upload the network with a card that says how it was trained; returns the address.
+
+        Args:
+            repo_id: Name on the Hub, as "user/repo".
+            licence: Licence of the weights, as the Hub names it.
+            card: A card of one's own, as Markdown.
+            **options: Options of the upload: `private`, `commit_message`, `token`, ...
+        """
+        facts = card_facts(self.settings, self.result) if self.settings else None
+        about = {"facts": facts, "licence": licence, "text": card}
+        return self.model.push_to_hub(repo_id, model_card_kwargs=about, **options)
 
     @torch.no_grad()
     def predict(self, paths: Sequence[Path]) -> Iterator[Tensor]:

@@ -21,6 +21,7 @@ from clustercaps.training.batches import (
     open_split,
     training_preparation,
 )
+from clustercaps.training.card import card_facts
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.identity import Identity
 from clustercaps.training.initial import describe_start, new_network, set_training, start_together
@@ -275,7 +276,8 @@ class Trainer:
         if self.accelerator.is_main_process:
             side, tested = self.settings.side, self.state.tested
             tested.preprocessing = preprocessing_of(self.settings.data, side, names, self.prepare)
-            tested.save_pretrained(self.folder.model)
+            card = {"facts": card_facts(self.settings, result)}
+            tested.save_pretrained(self.folder.model, model_card_kwargs=card)
             self.folder.keep_last_test(names, {p: s.to_plain() for p, s in scores.items()})
             self.folder.finish(result)
         self.accelerator.wait_for_everyone()

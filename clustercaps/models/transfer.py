@@ -6,9 +6,6 @@ from torch import Tensor
 
 from clustercaps.models.base import ImageClassifier
 
-# Weights of a convolution that reads images.
-Kernels = Float[Tensor, "filters chans height width"]
-
 
 def head_names(model: ImageClassifier) -> set[str]:
     """Names of all weights of the modules that depend on the number of classes."""
@@ -46,7 +43,9 @@ def with_in_chans(model: ImageClassifier, in_chans: int) -> ImageClassifier:
     return changed.to(device=like.device, dtype=like.dtype).train(model.training)
 
 
-def spread(kernels: Kernels, in_chans: int) -> Kernels:
+def spread(
+    kernels: Float[Tensor, "filters chans height width"], in_chans: int
+) -> Float[Tensor, "filters in_chans height width"]:
     """Kernels for another number of channels, with the same sum over channels."""
     return kernels.sum(1, keepdim=True).div(in_chans).repeat(1, in_chans, 1, 1)
 

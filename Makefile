@@ -8,6 +8,7 @@
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
 # make test-browser    open the explorer in Chromium and test it; installs Debian's Chromium if it is missing
 # make test-triton     check the Triton kernel without a GPU, in an environment of its own
+# make test-timm       install timm without torchvision, and test the networks in its registry
 # make test-asan       run the C++ kernel's tests and 2,000 random calls under the address sanitizer
 # make fuzz            damage 5,000 files, archives and command lines; some minutes
 # make soak            kill a training run 200 times, and one on two processes 30 times; hours
@@ -21,7 +22,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(if $(CONSTRA
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo explore test test-browser test-docs coverage lint format test-registry test-triton test-asan fuzz soak test-nodes clean
+.PHONY: help demo explore test test-browser test-docs coverage lint format test-registry test-triton test-timm test-asan fuzz soak test-nodes clean
 .DEFAULT_GOAL := help
 
 help:
@@ -93,6 +94,11 @@ test-nodes: .venv/.ok
 
 test-triton: .venv-triton/.ok
 	TRITON_INTERPRET=1 .venv-triton/bin/python -m pytest -m triton
+
+# Without its dependencies: torchvision is not available for every torch, and the tests do without.
+test-timm: .venv/.ok
+	$(PY) $(PIP_INSTALL) --no-deps timm==1.0.31 pyyaml
+	$(PY) -m pytest tests/test_timm.py
 
 lint: .venv/.ok
 	$(PY) -m ruff check .

@@ -127,7 +127,9 @@ def entry(name: str) -> Callable[..., nn.Module]:
         model.train()
         if features_only:
             if not isinstance(model, CapsuleNet):
-                raise ValueError(f"{PREFIX}{name}: features_only is for m1 to m4 and s1 to s4")
+                raise ValueError(
+                    f"{PREFIX}{name}: features_only is for m1 to m4, s1 to s4 and imagenet_m4"
+                )
             model = CapsuleFeatures(model, out_indices)
         model.pretrained_cfg = model.default_cfg = cfg.to_dict()
         return model

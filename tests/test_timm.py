@@ -16,11 +16,10 @@ pytestmark = pytest.mark.skipif(find_spec("timm") is None, reason="timm is not i
 
 @pytest.fixture(scope="module")
 def timm() -> Any:
-    without_torchvision()
-    import timm
+    with without_torchvision():
+        import timm
 
-    import clustercaps.timm  # noqa: F401
-
+        import clustercaps.timm  # noqa: F401
     return timm
 
 

@@ -7,9 +7,10 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 
 class Anything(type):
@@ -23,8 +24,6 @@ class Anything(type):
 
 class Stub(ModuleType):
     """A package in which every name is an empty class."""
-
-    __path__: ClassVar[list[str]] = []
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -50,7 +49,15 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         pass
 
 
-def without_torchvision() -> None:
-    """Let `import torchvision` work if it is not installed."""
-    if importlib.util.find_spec("torchvision") is None:
-        sys.meta_path.append(Finder())
+@contextmanager
+def without_torchvision() -> Iterator[None]:
+    """Let `import torchvision` work meanwhile, if it is not installed."""
+    finder = Finder()
+    missing = importlib.util.find_spec("torchvision") is None
+    if missing:
+        sys.meta_path.append(finder)
+    yield
+    if missing:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+            del sys.modules[name]

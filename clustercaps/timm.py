@@ -19,6 +19,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clustercaps.layers import CapsuleConv2d
 from clustercaps.models import CapsuleNet, create_model, get_preset, list_models
 from clustercaps.models.locate import WEIGHTS_FILE, locate
 from clustercaps.models.packaged import list_pretrained
@@ -63,8 +64,9 @@ class CapsuleFeatures(nn.Module):
         stride = 1 if self.stem is None else sides[0] // self.stem.out_size(sides)[0]
         info = []
         for number, layer in enumerate(self.layers):
-            stride *= layer.stride  # type: ignore[operator]
-            chans = layer.out_channels * layer.out_dim  # type: ignore[operator]
+            assert isinstance(layer, CapsuleConv2d)
+            stride *= layer.stride
+            chans = layer.out_channels * layer.out_dim
             info.append({"num_chs": chans, "reduction": stride, "module": f"layers.{number}"})
         self.feature_info = FeatureInfo(info, self.out_indices)
 

@@ -120,11 +120,7 @@ class Pretrained(PyTorchModelHubMixin):
         pretrained_model_name_or_path: str | Path,
         *,
         map_location: str = "cpu",
-        revision: str | None = None,
-        cache_dir: str | Path | None = None,
-        force_download: bool = False,
-        local_files_only: bool = False,
-        token: str | bool | None = None,
+        **download: Any,
     ) -> Model:
         """Load a network with its weights; it is in eval mode.
 
@@ -132,20 +128,10 @@ class Pretrained(PyTorchModelHubMixin):
             pretrained_model_name_or_path: What `locate` takes: a folder, a finished run, packaged
                 weights, or a model on the Hub.
             map_location: The device of the network.
-            revision: Branch, tag or commit of a model on the Hub.
-            cache_dir: Folder for downloads, if not the cache of the Hub.
-            force_download: Download it again.
-            local_files_only: Use the cache only.
-            token: For private models on the Hub.
+            **download: For the Hub: `revision`, `cache_dir`, `force_download`, `local_files_only`
+                and `token`.
         """
-        folder = locate(
-            pretrained_model_name_or_path,
-            revision=revision,
-            cache_dir=cache_dir,
-            force_download=force_download,
-            local_files_only=local_files_only,
-            token=token,
-        )
+        folder = locate(pretrained_model_name_or_path, **download)
         return cls._from_folder(folder).to(map_location).eval()
 
     @classmethod

@@ -64,7 +64,7 @@ def test_without_connection(
 def test_mistyped_paths_are_not_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    asked = []
+    asked: list[str] = []
     monkeypatch.setattr("clustercaps.models.locate.snapshot_download", asked.append)
     for name in ("runs/m1", "nothing", "a/b/c", str(tmp_path / "none"), "./user/repo"):
         with pytest.raises(FileNotFoundError, match="is not a folder; pass"):

@@ -13,6 +13,7 @@
 # make triton-resources  registers, spills and shared memory of the Triton kernels, into results/
 # make test-lowest     run the core tests with the oldest version of every dependency; Python 3.10 or 3.11
 # make test-arm        compile the C++ kernel for ARM and compare its values with the reference under QEMU
+# make test-timm       install timm without torchvision, and test the networks in its registry
 # make test-asan       run the C++ kernel's tests and 2,000 random calls under the address sanitizer
 # make fuzz            damage 5,000 files, archives and command lines; some minutes
 # make soak            kill a training run 200 times, and one on two processes 30 times; hours
@@ -27,7 +28,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(if $(CONSTRA
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo explore test test-browser test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes test-lowest test-arm dist clean
+.PHONY: help demo explore test test-browser test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes test-lowest test-arm dist test-timm clean
 .DEFAULT_GOAL := help
 
 help:
@@ -156,6 +157,11 @@ dist: .venv/.release
 	for file in dist/*; do cmp "$$file" "build/again/$${file#dist/}" || exit 1; done
 	$(PY) -m twine check --strict dist/*
 	cd dist && sha256sum *
+
+# Without its dependencies: torchvision is not available for every torch, and the tests do without.
+test-timm: .venv/.ok
+	$(PY) $(PIP_INSTALL) --no-deps timm==1.0.31 pyyaml
+	$(PY) -m pytest tests/test_timm.py
 
 lint: .venv/.ok
 	$(PY) -m ruff check .

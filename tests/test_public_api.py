@@ -49,7 +49,7 @@ PUBLIC = {
         ARCapsNet AffineCNN AffineCapsuleNet BaselineCNN CapsNet CapsuleNet CapsuleStack
         ClassCapsuleNet DCNet DCNet3 DrawingClassifier EMCapsNet EfficientCapsNet HeinsenNet HitNet
         ImageClassifier InvertedAttentionNet KDECapsNet KernelCapsNet LengthClassifier
-        LinearClassifier MSCapsNet MatrixCapsNet MatrixDesign Preset SelfRoutingNet
+        LinearClassifier MSCapsNet MatrixCapsNet MatrixDesign Preprocessing Preset SelfRoutingNet
         StarCapsReconstruction
         TrainingBatch VBCapsNet ViewpointCNN count_parameters create_model from_pretrained
         get_preset list_models list_pretrained memory_estimate

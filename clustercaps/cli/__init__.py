@@ -22,6 +22,7 @@ COMMANDS = {
     "train": "train a network on a dataset",
     "evaluate": "test a trained network: error, confusion matrix, errors per class",
     "predict": "classify image files with a trained network",
+    "push": "upload a trained network to the Hugging Face Hub",
     "compare": "compare runs: table and learning curves",
     "demo": "train M1 on the built-in dataset and draw figures",
     "reproduce": "reproduce a table or figure of the paper",

@@ -8,25 +8,28 @@ Prints error, top-5 error and a table of errors per class, and draws the confusi
 """
 
 import argparse
+import re
 from pathlib import Path
 
 from clustercaps.utils.extras import require
 from clustercaps.utils.interrupts import silent_interrupts
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add the network to use and where to compute, as for `predict`."""
+def add_run(parser: argparse.ArgumentParser, device: bool = True) -> None:
+    """Add the network to use and, with `device`, where to compute; also for `predict`."""
     parser.add_argument(
         "run_name",
         metavar="RUN",
-        help="folder of a finished run, or packaged weights such as m1:fashion-mnist",
+        help="folder of a finished run or of save_pretrained, packaged weights such as "
+        "m1:fashion-mnist, or a model on the Hugging Face Hub as user/repo",
     )
-    parser.add_argument(
-        "--device",
-        default="auto",
-        help="auto (the accelerator if there is one), cpu, cuda, cuda:1, mps, ... "
-        "(default: %(default)s)",
-    )
+    if device:
+        parser.add_argument(
+            "--device",
+            default="auto",
+            help="auto (the accelerator if there is one), cpu, cuda, cuda:1, mps, ... "
+            "(default: %(default)s)",
+        )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,17 +50,21 @@ def run(arguments: argparse.Namespace) -> None:
     from clustercaps.utils.paths import output_path
     from clustercaps.utils.tables import printable, text_table
 
-    trained = Trained.open(arguments.run_name, arguments.device)
-    name = arguments.data or trained.settings.data
+    trained = Trained.open(arguments.run_name, arguments.device, arguments.data)
+    name = arguments.data or trained.data_name
+    if not name:
+        raise ValueError(
+            f"{arguments.run_name} does not say on which dataset it was trained; pass --data"
+        )
     safe_name = name.replace("/", "_").replace(":", "_")
     run = Path(arguments.run_name)
-    # Figures do not go next to packaged weights.
-    place = run if run.is_dir() else Path(arguments.run_name.replace(":", "-"))
+    # Figures do not go next to packaged or downloaded weights.
+    place = run if run.is_dir() else Path(re.sub("[:/@]", "-", arguments.run_name))
     figure = arguments.figure or place / f"confusion-{safe_name}-{arguments.split}.png"
     output_path(figure)
     score = trained.score(trained.open_images(name, arguments.split, arguments.data_dir))
     print(
-        f"{trained.settings.model} from {printable(arguments.run_name)} on {printable(name)} "
+        f"{trained.title} from {printable(arguments.run_name)} on {printable(name)} "
         f"{arguments.split}: error "
         f"{score.error:.2f} % ({score.errors:,} of {score.total:,} images), top-5 error "
         f"{score.top5_error:.2f} %, loss {score.loss:.4f}\n"

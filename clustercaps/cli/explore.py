@@ -18,8 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "runs",
         nargs="*",
         metavar="RUN",
-        help="finished runs, packaged weights such as m1:fashion-mnist, or folders that "
-        "save_pretrained wrote (default: all packaged weights)",
+        help="finished runs, packaged weights such as m1:fashion-mnist, folders that "
+        "save_pretrained wrote, or models on the Hugging Face Hub as user/repo (default: all "
+        "packaged weights)",
     )
     parser.add_argument(
         "--out",
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
     parser.add_argument(
-        "--data", help="dataset for the images (default: the one each run was trained on)"
+        "--data", help="dataset for the images (default: the one each was trained on)"
     )
     parser.add_argument("--data-dir", help="folder with the official files of the dataset")
 

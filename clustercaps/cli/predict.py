@@ -2,6 +2,7 @@
 
     clustercaps predict runs/m1 shoe.png 'photos/*.jpg' folder/
     clustercaps predict m1:fashion-mnist shoe.png
+    clustercaps predict user/repo shoe.png
 
 Images of any size are resized to the input size of the network.
 """
@@ -17,6 +18,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     parser.add_argument("images", nargs="+", help="image files, folders or quoted glob patterns")
     parser.add_argument(
+        "--data",
+        help="dataset whose class names and preprocessing to use, for networks that were saved "
+        "without them",
+    )
+    parser.add_argument(
         "--top", type=int, default=3, help="classes to print per image (default: %(default)s)"
     )
 
@@ -30,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     at_least("--top", arguments.top, 1)
     paths = find_images(arguments.images)
-    trained = Trained.open(arguments.run_name, arguments.device)
+    trained = Trained.open(arguments.run_name, arguments.device, arguments.data)
     top = min(arguments.top, len(trained.class_names))
     rows = []
     for path, probabilities in zip(paths, trained.predict(paths), strict=True):

@@ -176,8 +176,10 @@ def choose_images(
         return as_stored(prepare, kept["pixels"][first]), kept["labels"][first]
     images: Any
     if data.is_streamed(source.data):
-        side = source.model.img_size[0]
-        images = data.open_folder(source.data, "test", data_dir, crop=side)
+        known = source.model.preprocessing
+        assert known is not None
+        size, crop = known.read_size, known.file_crop
+        images = data.open_folder(source.data, "test", data_dir, resize=size, crop=crop or size)
     else:
         images = data.load(source.data, "test", data_dir)
     labels = images.labels

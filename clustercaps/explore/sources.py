@@ -1,4 +1,4 @@
-"""Networks for the page: packaged weights, finished runs, and folders of `save_pretrained`.
+"""Networks for the page: packaged weights, runs, folders of `save_pretrained`, and the Hub.
 
 Folders may come from anyone: sizes are checked before a network is built, and names are only text.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from clustercaps.data import Prepare, info, test_transform
+from clustercaps.data import Prepare
 from clustercaps.explore.assemble import MOST_BYTES
 from clustercaps.models import (
     AffineCapsuleNet,
@@ -21,10 +21,11 @@ from clustercaps.models import (
     from_pretrained,
     list_pretrained,
 )
-from clustercaps.models.packaged import WEIGHTS, find_pretrained
-from clustercaps.models.pretrained import CONFIG_FILE, WEIGHTS_FILE, read_config
-from clustercaps.training.finished import finished_run
-from clustercaps.training.run_folder import SETTINGS, RunFolder
+from clustercaps.models.locate import CONFIG_FILE, WEIGHTS_FILE, locate
+from clustercaps.models.packaged import WEIGHTS
+from clustercaps.models.pretrained import read_config
+from clustercaps.training.finished import Trained, run_folder_of
+from clustercaps.training.preprocessing import prepare_of
 from clustercaps.utils.errors import unknown
 
 # The page opens with the first: most panels follow its picture, and digits are easy to draw.
@@ -68,57 +69,37 @@ class Source:
     @property
     def prepare(self) -> Prepare:
         """Preprocessing of test images."""
-        return test_transform(self.data, size=self.model.img_size[0])
+        assert self.model.preprocessing is not None
+        return prepare_of(self.model.preprocessing)
 
 
 def open_source(name: str, dataset: str | None = None) -> Source:
     """Load a network.
 
     Args:
-        name: Packaged weights such as "m1:fashion-mnist", the folder of a finished run, or a folder
-            that `save_pretrained` wrote.
-        dataset: Dataset for the images; needed for the last kind, by default that of the run.
+        name: Packaged weights such as "m1:fashion-mnist", the folder of a finished run, a folder
+            that `save_pretrained` wrote, or a model on the Hub as "user/repo".
+        dataset: Dataset for the images; by default the one the network was trained on.
     """
-    folder = find_pretrained(name) or Path(name)
-    if (folder / CONFIG_FILE).is_file() and not (folder / SETTINGS).exists():
-        if dataset is None:
-            raise ValueError(
-                f"{folder} has weights but no run, so its dataset is unknown; pass --data, for "
-                "example --data fashion-mnist"
-            )
-        model = load_network(folder)
-        names: Any = info(dataset).class_names
-        facts = {"data": dataset, "parameters": sum(p.numel() for p in model.parameters())}
-        title = f"{type(model).__name__} on {dataset}"
-        return _source(folder.resolve().name, title, model, names, dataset, facts)
-    settings, result = finished_run(folder)
-    model = load_network(RunFolder(folder).model)
-    found = dataset or settings.data
-    title = f"{settings.model} on {found}"
-    stored = WEIGHTS / f"{found}.safetensors" if folder.parent == WEIGHTS else None
-    stored = stored if stored is not None and stored.is_file() else None
-    names = result.get("class_names")
-    return _source(f"{settings.model}:{found}", title, model, names, found, result, stored)
-
-
-def _source(
-    id: str,
-    title: str,
-    model: ImageClassifier,
-    names: Any,
-    dataset: str,
-    facts: dict[str, Any],
-    stored: Path | None = None,
-) -> Source:
-    right = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-    if not right or len(names) != model.num_classes:
-        raise ValueError(
-            f"{id}: the network has {model.num_classes} classes, but its class names are "
-            f"{str(names)[:LONGEST_TEXT]}; expected one text per class"
-        )
-    short = tuple(name[:LONGEST_TEXT] for name in names)
-    card = {name.removeprefix("test_"): plain(facts.get(name)) for name in CARD}
-    return Source(id, title, kind_of(model, id), model, short, dataset, card, stored)
+    trained = Trained.open(name, data_name=dataset, load=load_network)
+    model, found = trained.model, dataset or trained.data_name
+    if not found:
+        raise ValueError(f"{name}: its dataset is unknown; pass --data, a dataset for the images")
+    run = run_folder_of(name)
+    stored = WEIGHTS / f"{found}.safetensors" if run and run.parent == WEIGHTS else None
+    short = tuple(each[:LONGEST_TEXT] for each in trained.class_names)
+    facts = {"data": found, "parameters": sum(p.numel() for p in model.parameters())}
+    facts |= trained.result
+    return Source(
+        f"{trained.title}:{found}" if run else Path(name).resolve().name,
+        f"{trained.title} on {found}",
+        kind_of(model, name),
+        model,
+        short,
+        found,
+        {key.removeprefix("test_"): plain(facts.get(key)) for key in CARD},
+        stored if stored is not None and stored.is_file() else None,
+    )
 
 
 def kind_of(model: ImageClassifier, name: str) -> str:
@@ -139,7 +120,7 @@ def kind_of(model: ImageClassifier, name: str) -> str:
 
 def load_network(folder: Path) -> ImageClassifier:
     """Load a network of a reasonable size with finite weights."""
-    config = read_config(folder)
+    config, _ = read_config(folder)
     file = folder / WEIGHTS_FILE
     # Twice the limit of the page, because 32 bits become 16 in decoders.
     if file.is_file() and file.stat().st_size > 2 * MOST_BYTES:
@@ -180,10 +161,7 @@ def without_memory(path: Path, config: dict[str, Any]) -> ImageClassifier:
 def packaged_sources() -> list[str]:
     """Packaged weights of networks that the explorer has, in the order of the page."""
     order = [each.__name__ for each in KINDS.values()]
-    found = {
-        name: read_config(RunFolder(find_pretrained(name) or Path()).model)["architecture"]
-        for name in list_pretrained()
-    }
+    found = {name: read_config(locate(name))[0]["architecture"] for name in list_pretrained()}
     return sorted((n for n in found if found[n] in order), key=lambda n: order.index(found[n]))
 
 

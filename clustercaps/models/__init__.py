@@ -33,6 +33,7 @@ from clustercaps.models.peers.ms_capsnet import MSCapsNet
 from clustercaps.models.peers.self_routing import SelfRoutingNet
 from clustercaps.models.peers.star_capsules import StarCapsReconstruction
 from clustercaps.models.peers.vb_capsules import VBCapsNet
+from clustercaps.models.preprocessing import Preprocessing
 from clustercaps.models.preset import Preset
 from clustercaps.models.registry import (
     count_parameters,
@@ -68,6 +69,7 @@ __all__ = [
     "MSCapsNet",
     "MatrixCapsNet",
     "MatrixDesign",
+    "Preprocessing",
     "Preset",
     "SelfRoutingNet",
     "StarCapsReconstruction",

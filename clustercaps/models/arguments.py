@@ -65,4 +65,7 @@ def describe(hint: Any) -> str:
         return names[hint]
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         return " or ".join(dict.fromkeys(describe(each) for each in typing.get_args(hint)))
-    return "an object" if typing.get_origin(hint) is dict else "a list of integers"
+    if typing.get_origin(hint) is dict:
+        return "an object"
+    kinds = {int: "integers", float: "numbers", str: "texts"}
+    return f"a list of {kinds.get(typing.get_args(hint)[0], 'values')}"

@@ -1,6 +1,6 @@
 """Base classes of all networks: features, head, training loss, saving and loading."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jaxtyping import Float, Int
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clustercaps.losses import margin_loss, mask_capsules, reconstruction_loss
+from clustercaps.models.preprocessing import Preprocessing
 from clustercaps.models.pretrained import Pretrained
 from clustercaps.routing.squash import length
 from clustercaps.utils.errors import at_least
@@ -84,12 +85,13 @@ class ImageClassifier(nn.Module, Pretrained):
         self.set_num_classes(num_classes)
         like = next(self.parameters())
         for module in self.build_classifier():
-            module.to(device=like.device, dtype=like.dtype)
+            module.to(device=like.device, dtype=like.dtype).train(self.training)
 
     def rebuilt(self) -> Any:
-        """A network with the same settings and new weights, with the same device and dtype."""
+        """A network with the same settings, device, dtype and mode, and with new weights."""
         like = next(self.parameters())
-        return type(self)(**self.settings).to(device=like.device, dtype=like.dtype)
+        fresh = type(self)(**self.settings).to(device=like.device, dtype=like.dtype)
+        return fresh.train(self.training)
 
     def forward(self, images: ImageBatch) -> Float[Tensor, "batch classes"]:
         """Images to logits."""
@@ -118,9 +120,16 @@ class ImageClassifier(nn.Module, Pretrained):
                 "in_chans and img_size"
             )
 
+    def check_preprocessing(self, preprocessing: Preprocessing) -> None:
+        """Raise an error unless it gives what the network takes, with a name for each class."""
+        preprocessing.check_network(self.num_classes, self.in_chans, self.img_size)
+
     def set_num_classes(self, num_classes: int) -> None:
         """Set the number of classes, also for `save_pretrained`."""
         at_least("num_classes", num_classes, self.min_classes)
+        if self.preprocessing is not None and num_classes != self.num_classes:
+            # The names are those of other classes.
+            self.preprocessing = replace(self.preprocessing, class_names=())
         self.num_classes = num_classes
         self.settings["num_classes"] = num_classes
 

@@ -16,11 +16,13 @@ from clustercaps.models.base import ImageClassifier
 from clustercaps.models.capsule_net import CapsuleNet
 from clustercaps.models.class_capsules import ClassCapsuleNet
 from clustercaps.models.cnns import BaselineCNN, ViewpointCNN
+from clustercaps.models.locate import NETWORK, locate
 from clustercaps.models.packaged import pretrained_folder
 from clustercaps.models.peers import PEERS
 from clustercaps.models.peers.em_capsules import PAPER as EM_PAPER
 from clustercaps.models.preset import CLUSTER_ROUTING_PAPER, Preset
 from clustercaps.models.pretrained import read_config
+from clustercaps.models.transfer import with_in_chans
 from clustercaps.routing import Routing
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.sizes import pair
@@ -143,20 +145,20 @@ def create_model(name: str, *, pretrained: str | bool = False, **settings: Any) 
         name: A name from `list_models()`.
         pretrained: The dataset on which the packaged weights were trained, such as
             "fashion-mnist"; True if there is only one. Such a network is in eval mode; another
-            `num_classes` replaces its head.
+            `num_classes` or `in_chans` changes it as in `from_pretrained`.
         **settings: Arguments of the network's class: `num_classes`, `in_chans`, `img_size`, and
             for capsule networks `channels` (C), `clusters` (N), `votes` (K), `dim` (D), `routing`.
     """
     check_settings(name, settings)
     preset = get_preset(name)
     if pretrained:
-        return _create_pretrained(pretrained_folder(name, pretrained) / "model", settings)
+        return _create_pretrained(pretrained_folder(name, pretrained) / NETWORK, settings)
     return preset.network(**{"img_size": preset.img_size, **preset.settings, **settings})
 
 
 def _create_pretrained(folder: Path, settings: dict[str, Any]) -> ImageClassifier:
-    model = from_pretrained(folder)
-    num_classes = settings.pop("num_classes", model.num_classes)
+    changes = {key: settings.pop(key, None) for key in ("num_classes", "in_chans")}
+    model = from_pretrained(folder, **changes)
     if "img_size" in settings:
         settings["img_size"] = pair(settings["img_size"])
     for name, value in settings.items():
@@ -166,8 +168,6 @@ def _create_pretrained(folder: Path, settings: dict[str, Any]) -> ImageClassifie
                 f"the packaged weights are for {name}={trained!r}, not {value!r}; remove {name}, "
                 "or build the network without pretrained"
             )
-    if num_classes != model.num_classes:
-        model.reset_classifier(num_classes)
     return model
 
 
@@ -197,14 +197,35 @@ def most_children(model: ImageClassifier) -> int:
     return max(counts)
 
 
-def from_pretrained(folder: str | Path, **kwargs: Any) -> ImageClassifier:
-    """Load a network of any class from a folder that `save_pretrained` wrote."""
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(
-            f"{folder} is not a folder; for a model on the Hub, call from_pretrained of its class"
-        )
-    architecture = str(read_config(folder).get("architecture"))
+def from_pretrained(
+    name: str | Path,
+    *,
+    num_classes: int | None = None,
+    in_chans: int | None = None,
+    map_location: str = "cpu",
+    **download: Any,
+) -> ImageClassifier:
+    """Load a network of any class, in eval mode.
+
+    Args:
+        name: A folder that `save_pretrained` wrote, the folder of a finished run, packaged weights
+            such as "m1:fashion-mnist", or a model on the Hugging Face Hub, as "user/repo" or
+            "user/repo@revision".
+        num_classes: Another number of classes gives the network a new head with initial weights;
+            its class names are dropped.
+        in_chans: For another number of colour channels, the kernels that read the image are spread
+            over the new channels (`with_in_chans`); the preprocessing is dropped.
+        map_location: The device of the network.
+        **download: For the Hub: `revision`, `cache_dir`, `force_download`, `local_files_only` and
+            `token`.
+    """
+    folder = locate(name, **download)
+    architecture = str(read_config(folder)[0].get("architecture"))
     if architecture not in NETWORKS:
         raise ValueError(f"{folder}: {unknown('architecture', architecture, NETWORKS)}")
-    return NETWORKS[architecture].from_pretrained(folder, **kwargs)
+    model = NETWORKS[architecture].from_pretrained(folder, map_location=map_location)
+    if in_chans is not None and in_chans != model.in_chans:
+        model = with_in_chans(model, in_chans)
+    if num_classes is not None and num_classes != model.num_classes:
+        model.reset_classifier(num_classes)
+    return model

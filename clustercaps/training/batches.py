@@ -186,6 +186,11 @@ def open_split(
     return images
 
 
+def class_names(images: Images | FolderImages) -> tuple[str, ...]:
+    """Names of the classes of a dataset, in the order of the labels."""
+    return images.meta["class_names"] if isinstance(images, Images) else images.class_names
+
+
 def _open_folder(
     settings: TrainSettings, split: str, wanted: str, data_dir: str | None
 ) -> FolderImages:

@@ -12,18 +12,20 @@ from accelerate.utils import set_seed
 from torch import nn
 
 from clustercaps import data
-from clustercaps.data import FolderImages, Images
-from clustercaps.models import create_model
 from clustercaps.training.batches import (
     Batch,
     Load,
     Share,
     TrainBatches,
+    class_names,
     open_split,
     training_preparation,
 )
+from clustercaps.training.card import card_facts
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.identity import Identity
+from clustercaps.training.initial import describe_start, new_network, set_training, start_together
+from clustercaps.training.preprocessing import preprocessing_of
 from clustercaps.training.processes import in_all, in_first, same_in_all
 from clustercaps.training.reporting import describe, run_bar, say, standing
 from clustercaps.training.result import result_of
@@ -33,7 +35,6 @@ from clustercaps.training.scoring import Score, score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.training.signals import Stopped, StopSignals
 from clustercaps.training.state import TrainState
-from clustercaps.utils.machine import machine
 
 # Possible outcomes of a step; the processes agree on the largest.
 GO_ON, SAVE, STOP, NOT_FINITE = range(4)
@@ -50,6 +51,7 @@ class Trainer:
         save_every: Seconds between checkpoints within an epoch.
         workers: Data loading processes for streamed images.
         load: Reads a dataset into memory; `data.load` by default.
+        resume: Whether `restore` follows: its weights are then those of the checkpoint.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Trainer:
         save_every: float = 120.0,
         workers: int = 2,
         load: Load | None = None,
+        resume: bool = False,
     ) -> None:
         self.settings, self.folder, self.accelerator = settings, folder, accelerator
         self.save_every, self.workers, self.device = save_every, workers, accelerator.device
@@ -78,8 +81,13 @@ class Trainer:
             train_images, augment, settings, self.share, self.device, workers
         )
         set_seed(settings.seed)
-        model = create_model(settings.model, **network_settings(settings, train_images))
-        self.state = TrainState(model, identity, accelerator, self.prepare, len(train_images))
+        model = new_network(settings, train_images)
+        self.class_names = class_names(train_images)
+        restored = resume and in_first(accelerator, folder.checkpoint.exists)
+        start = None if restored else start_together(accelerator, model, settings, self.class_names)
+        self.state = TrainState(
+            model, identity, accelerator, self.prepare, len(train_images), start
+        )
 
     def _open_data(self) -> None:
         settings = self.settings
@@ -106,6 +114,11 @@ class Trainer:
         state, settings = self.state, self.settings
         if self.accelerator.is_main_process:
             self.folder.keep_metrics(state.progress.epoch, state.last_epoch)
+        if state.start is not None and not state.progress.steps:
+            if self.accelerator.is_main_process:
+                say(describe_start(state.start, state.model))
+            # From here on, the trained network is not needed again.
+            state.save(self.folder.checkpoint)
         tested = None
         with StopSignals() as signals:
             while state.progress.epoch < settings.epochs:
@@ -117,7 +130,7 @@ class Trainer:
     def _train_epoch(self, signals: StopSignals) -> None:
         """Run the remaining steps of the current epoch."""
         progress = self.state.progress
-        self.state.parallel.train()
+        set_training(self.state.parallel)
         saved = then = time.monotonic()
         shown = self.accelerator.is_main_process
         with run_bar(self.settings, progress, len(self.batches), shown) as bar:
@@ -258,21 +271,13 @@ class Trainer:
 
     def _finish(self, scores: dict[str, Score]) -> dict[str, Any]:
         """Save the network and write the result of the last epoch."""
-        images = self.test_images["test"]
-        names = images.meta["class_names"] if isinstance(images, Images) else images.class_names
-        result = {
-            **result_of(self.settings, self.state, scores),
-            "train_images": len(self.batches.source),
-            "train_seconds": round(self.state.progress.seconds, 1),
-            "processes": self.share.world,
-            "class_names": list(names),
-            **machine(),
-        }
-        if "novel" in scores:
-            novel = scores["novel"]
-            result |= {"novel_error": novel.error, "novel_images": novel.total}
+        names, images = self.class_names, len(self.train_images)
+        result = result_of(self.settings, self.state, scores, names, images, self.share.world)
         if self.accelerator.is_main_process:
-            self.state.tested.save_pretrained(self.folder.model)
+            side, tested = self.settings.side, self.state.tested
+            tested.preprocessing = preprocessing_of(self.settings.data, side, names, self.prepare)
+            card = {"facts": card_facts(self.settings, result)}
+            tested.save_pretrained(self.folder.model, model_card_kwargs=card)
             self.folder.keep_last_test(names, {p: s.to_plain() for p, s in scores.items()})
             self.folder.finish(result)
         self.accelerator.wait_for_everyone()
@@ -286,13 +291,3 @@ class Trainer:
             f"{progress.step + 1}, at learning rate {rate:.4g}; first seen in {place}; "
             f"{self._advice()}"
         )
-
-
-def network_settings(settings: TrainSettings, images: Images | FolderImages) -> dict[str, Any]:
-    """Arguments of the network: those that the dataset determines, and `model_settings`."""
-    if isinstance(images, FolderImages):
-        in_chans, num_classes = 3, images.num_classes
-    else:
-        in_chans, num_classes = data.info(settings.data).shape[0], images.meta["num_classes"]
-    shape = {"in_chans": in_chans, "img_size": settings.side, "num_classes": num_classes}
-    return {**shape, **settings.model_settings}

@@ -6,7 +6,6 @@ a model card, and tests the network on a few images that are stored there for th
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,62 +14,19 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from clustercaps import data
+from clustercaps.models.card import model_card
 from clustercaps.models.packaged import WEIGHTS
+from clustercaps.models.pretrained import CARD_FILE
 from clustercaps.training.batches import balanced
+from clustercaps.training.card import card_facts
 from clustercaps.training.finished import Trained
 from clustercaps.training.run_folder import MODEL, RESULT, SETTINGS, RunFolder
-from clustercaps.training.settings import resolve
 from clustercaps.utils.files import remove_unfinished, write_atomically
 from clustercaps.utils.json_files import write_json
 from clustercaps.utils.tensor_files import write_tensors
 
 # Test images of each dataset that are stored next to the weights.
 CHECK_IMAGES = 200
-
-CARD = """\
-# {model} on {data}
-
-Weights of the `clustercaps` library.
-
-| | |
-|---|---|
-| network | `{model}`, {parameters:,} parameters |
-| dataset | {data}, {train_images:,} training images |
-| test error | **{test_error:.2f} %** of {test_images:,} test images, weights: {weights} |
-| recipe | `{recipe}`, {epochs} epochs, seed {seed}, {train_seconds:.0f} s of training |
-| machine | {machine}, torch {torch}, clustercaps {clustercaps} at commit {commit} |
-| licence | MIT, as the library; the dataset has its own |
-
-```python
-import clustercaps as cc
-
-model = cc.create_model("{model}", pretrained="{data}")
-```
-
-To reproduce the weights:
-
-```
-{command}
-```
-"""
-
-
-def command_of(run: RunFolder) -> str:
-    """The command that reproduces a run."""
-    settings = run.settings
-    assert settings is not None
-    usual = resolve(settings.model, settings.data, settings.recipe)
-    words = [f"clustercaps train {settings.model} --data {settings.data}"]
-    words.append(f"--recipe {settings.recipe} --seed {settings.seed}")
-    for name, value in vars(replace(settings, test_every=usual.test_every)).items():
-        if value != getattr(usual, name) and name not in ("seed", "model_settings"):
-            flag = name.replace("_", "-")
-            if isinstance(value, bool):
-                words.append(f"--{'' if value else 'no-'}{flag}")
-            else:
-                words.append(f"--{flag} {value}")
-    words += [f"--set {name}={value}" for name, value in settings.model_settings.items()]
-    return " ".join(words)
 
 
 def check_images(name: str) -> dict[str, Tensor]:
@@ -103,10 +59,13 @@ def package(path: Path, half: bool = False) -> Path:
     if half:
         trained.model.half()
     trained.model.save_pretrained(folder / MODEL)
-    kept = Trained(trained.model.float(), trained.settings, trained.class_names)
+    kept = Trained(trained.model.float(), trained.settings)
     images = check_images(result["data"])
     result |= {"check_errors": count_errors(kept, images), "check_images": len(images["labels"])}
-    write_atomically(folder / MODEL / "README.md", CARD.format(**result, command=command_of(run)))
+    assert trained.settings is not None
+    name = f"{result['model']}:{result['data']}"
+    card = model_card(kept.model, card_facts(trained.settings, result), name)
+    write_atomically(folder / MODEL / CARD_FILE, str(card))
     write_atomically(folder / SETTINGS, (path / SETTINGS).read_text(encoding="utf-8"))
     write_json(folder / RESULT, result)
     return folder

@@ -1,19 +1,26 @@
 """The result of a run."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clustercaps.models.registry import most_children
 from clustercaps.training.scoring import Score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.training.state import TrainState
+from clustercaps.utils.machine import machine
 
 
 def result_of(
-    settings: TrainSettings, state: TrainState, scores: dict[str, Score]
+    settings: TrainSettings,
+    state: TrainState,
+    scores: Mapping[str, Score],
+    class_names: Sequence[str],
+    train_images: int,
+    processes: int,
 ) -> dict[str, Any]:
-    """What the result says about the run, its network and its last test."""
+    """What `result.json` says about the run, its network and its last test."""
     tested = scores["test"]
-    return {
+    result = {
         "model": settings.model,
         "data": settings.data,
         "split": "validation" if settings.validate else "test",
@@ -29,4 +36,14 @@ def result_of(
         "img_size": settings.side,
         "parameters": sum(p.numel() for p in state.model.parameters()),
         "children": most_children(state.model),
+        "train_images": train_images,
+        "train_seconds": round(state.progress.seconds, 1),
+        "processes": processes,
+        "class_names": list(class_names),
+        **machine(),
     }
+    if "novel" in scores:
+        result |= {"novel_error": scores["novel"].error, "novel_images": scores["novel"].total}
+    if state.start is not None:
+        result |= {**state.start, "frozen": settings.freeze}
+    return result

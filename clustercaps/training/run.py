@@ -57,7 +57,8 @@ def train(
             result = None if overwrite else in_first(accelerator, lambda: folder.result)
             if result is not None:
                 return result
-            trainer = Trainer(settings, folder, accelerator, data_dir, save_every, workers, load)
+            options = (data_dir, save_every, workers, load, resume)
+            trainer = Trainer(settings, folder, accelerator, *options)
             if resume:
                 trainer.restore()
             in_first(accelerator, lambda: folder.begin(settings, overwrite))

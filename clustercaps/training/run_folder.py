@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from clustercaps.models.locate import NETWORK
 from clustercaps.models.pretrained import remove_unfinished_saves
 from clustercaps.training.identity import changed_settings
 from clustercaps.training.settings import TrainSettings, from_json
@@ -30,7 +31,7 @@ METRICS = "metrics.jsonl"
 CHECKPOINT = "checkpoint.safetensors"
 RESULT = "result.json"
 CONFUSION = "confusion.json"
-MODEL = "model"
+MODEL = NETWORK
 TRACKER = "tracker"
 LOCK = ".lock"
 # Temporary files of safetensors, which version 0.2.0 and earlier could leave.

@@ -100,6 +100,12 @@ class TrainSettings:
     img_size: int = setting(
         "height and width of the network's input (default: the size it was designed for)", 0
     )
+    init_from: str = setting(
+        "start from the weights of a run, a folder of save_pretrained, MODEL:DATA or user/repo on "
+        "the Hub; the head is new if the classes differ",
+        "",
+    )
+    freeze: bool = setting("train only the head; needs init_from", False)
     model_settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -161,6 +167,8 @@ class TrainSettings:
             raise ValueError(
                 f"warmup_epochs ({self.warmup_epochs}) must be less than epochs ({self.epochs})"
             )
+        if self.freeze and not self.init_from:
+            raise ValueError("freeze needs init_from: only trained weights are worth keeping")
         if self.accumulate > self.batch_size:
             raise ValueError(
                 f"accumulate ({self.accumulate}) cannot exceed batch_size ({self.batch_size})"

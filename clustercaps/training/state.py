@@ -28,6 +28,7 @@ class TrainState:
         accelerator: Moves the network to the device and synchronises the processes.
         prepare: Preprocessing of the images.
         train_images: Number of images in the training set.
+        start: Where the weights come from, if not from the seed (`start_from`).
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class TrainState:
         accelerator: Accelerator,
         prepare: Prepare,
         train_images: int,
+        start: dict[str, Any] | None = None,
     ) -> None:
         self.accelerator, self.identity = accelerator, identity
         settings = identity.settings
@@ -46,7 +48,7 @@ class TrainState:
         self.parallel, self.optimizer = accelerator.prepare(
             Objective(model, settings, prepare, train_images), new_optimizer(model, settings)
         )
-        self.progress = Progress()
+        self.progress, self.start = Progress(), start
         # Metrics of the last finished epoch.
         self.last_epoch: dict[str, Any] | None = None
 
@@ -71,7 +73,7 @@ class TrainState:
             if self.average is not None:
                 tensors |= checkpoint.with_prefix("average", self.average.model.state_dict())
             tensors |= checkpoint.with_prefix("process", each)
-            run = {**self.identity.to_plain(), "last_epoch": self.last_epoch}
+            run = {**self.identity.to_plain(), "last_epoch": self.last_epoch, "start": self.start}
             checkpoint.save_checkpoint(path, tensors, asdict(progress), run)
 
     def not_finite(self) -> str | None:
@@ -108,6 +110,7 @@ class TrainState:
                 f"number, got {processes}"
             )
         self.last_epoch = metrics[-1] if run is None and metrics else (run or {}).get("last_epoch")
+        self.start = (run or {}).get("start")
         self._apply(tensors, progress, path)
 
     def _check_tensors(self, tensors: dict[str, Tensor], steps: int) -> None:

@@ -93,7 +93,7 @@ def test_predict_errors(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     for arguments, complaint in [
         ([str(run), str(tmp_path / "none.png")], "no image at"),
         ([str(run), str(broken)], "not a readable image"),
-        ([str(tmp_path), str(broken)], "contains no run"),
+        ([str(tmp_path), str(broken)], "config.json is missing; pass the folder of a finished run"),
     ]:
         assert main(["predict", *arguments]) == 2
         err = capsys.readouterr().err
@@ -166,7 +166,11 @@ def test_terminal_escapes_in_names_are_shown(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ["\x1b[2J" + str(number) for number in range(10)]
-    out = damaged(run, tmp_path / "run", "result.json", lambda r: {**r, "class_names": names})
+
+    def rename(config: dict[str, Any]) -> dict[str, Any]:
+        return {**config, "preprocessing": {**config["preprocessing"], "class_names": names}}
+
+    out = damaged(run, tmp_path / "run", "model/config.json", rename)
     shoe = tmp_path / "\x1b[31mshoe.png"
     Image.fromarray(data.load("fashion-mnist-mini", "test").pixels[9, 0].numpy()).save(shoe)
     assert main(["predict", str(out), str(shoe)]) == 0

@@ -153,10 +153,13 @@ BIASES = "capsules.layers.1.vote.bias"
             lambda run: change_json(run / "model" / "config.json", architecture="Evil"),
             "unknown network of the explorer 'Evil'",
         ),
-        (lambda run: change_json(run / RESULT, class_names=["one"]), "expected one text per class"),
+        (
+            lambda run: change_json(run / RESULT, class_names=["one"]),
+            "names 1 classes, but the network in",
+        ),
         (lambda run: change_json(run / RESULT, class_names=7), "must be a list of names"),
         (lambda run: (run / RESULT).unlink(), "is not finished"),
-        (lambda run: (run / SETTINGS).unlink(), "contains no run"),
+        (lambda run: (run / SETTINGS).unlink(), "has no preprocessing"),
     ],
 )
 def test_broken_runs_are_refused_in_one_line(
@@ -194,9 +197,11 @@ def test_too_large_a_page_is_refused(
 
 
 def test_folders_of_save_pretrained_need_a_dataset(run: Path) -> None:
-    with pytest.raises(ValueError, match="its dataset is unknown; pass --data"):
-        open_source(str(run / "model"))
-    found = small(run / "model", "fashion-mnist-mini")
+    alone = run.with_name("alone")
+    (run / "model").rename(alone)
+    with pytest.raises(ValueError, match=r"has no preprocessing .*; pass --data"):
+        open_source(str(alone))
+    found = small(alone, "fashion-mnist-mini")
     assert found["classes"][0] == "T-shirt/top"
     assert found["card"]["parameters"] > 0
     create_model("m1", in_chans=2, num_classes=5, dim=2).save_pretrained(run / "stereo")

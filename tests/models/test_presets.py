@@ -11,7 +11,7 @@ from clustercaps.data import SETS, Images
 from clustercaps.models import ImageClassifier
 from clustercaps.models.peers import PEERS
 from clustercaps.models.registry import PRESETS, get_preset, most_children
-from clustercaps.training.loop import network_settings
+from clustercaps.training.initial import network_settings
 from clustercaps.training.settings import resolve
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from clustercaps import data
 from clustercaps.models import create_model
-from clustercaps.training import loop, train, train_seeds
+from clustercaps.training import initial, train, train_seeds
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.settings import TrainSettings, resolve
 
@@ -133,7 +133,7 @@ def test_the_layer_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         model.capsules.layers[2].register_forward_hook(lambda m, i, output: output * float("nan"))
         return model
 
-    monkeypatch.setattr(loop, "create_model", broken)
+    monkeypatch.setattr(initial, "create_model", broken)
     with pytest.raises(ValueError, match=r"step 1,.*output of capsules\.layers\.2 \(ClusterCaps"):
         train(tiny(), tmp_path / "run")
 

@@ -1,0 +1,78 @@
+"""Between datasets and the preprocessing that is stored with a network."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from clustercaps import data
+from clustercaps.data.folders import size_before_crop
+from clustercaps.models.preprocessing import CHANNELS, Preprocessing
+
+# Luma coefficients of red, green and blue (ITU-R 601).
+GREY = (0.299, 0.587, 0.114)
+
+
+def preprocessing_of(
+    name: str, size: int, class_names: Sequence[str], prepare: data.Prepare | None = None
+) -> Preprocessing:
+    """The preprocessing of a network that is trained on a dataset.
+
+    Args:
+        name: The dataset.
+        size: Height and width of the network's input.
+        class_names: Names of its classes.
+        prepare: How its test images are prepared; `data.test_transform` by default.
+    """
+    prepare = prepare or data.test_transform(name, size=size)
+    file_crop = None
+    if data.is_streamed(name):
+        colour, file_size, file_crop = "rgb", size_before_crop(size), size
+    else:
+        channels, file_size, _ = data.info(name).shape
+        colour = next(each for each, count in CHANNELS.items() if count == channels)
+    return Preprocessing(
+        colour,
+        size,
+        tuple(class_names),
+        prepare.mean,
+        prepare.std,
+        prepare.standardise,
+        file_size,
+        file_crop,
+        prepare.resize,
+        # The path of a folder means nothing to others.
+        "" if name.startswith("folder:") else name,
+    )
+
+
+def prepare_of(preprocessing: Preprocessing) -> data.Prepare:
+    """What makes pixels, as datasets and `read_pixels` give them, ready for the network."""
+    # Crops already have the size of the network's input.
+    cropped = preprocessing.file_crop is not None
+    return data.Prepare(
+        None if cropped else preprocessing.img_size,
+        preprocessing.resize,
+        preprocessing.standardise,
+        preprocessing.mean,
+        preprocessing.std,
+    )
+
+
+def read_pixels(path: Path, preprocessing: Preprocessing) -> UInt8[Tensor, "channels side side"]:
+    """An image file as the pixels of a dataset: resized, cropped, grey or in colour."""
+    if preprocessing.colour == "stereo":
+        raise ValueError(
+            f"{path}: the network takes stereo pairs of 2 channels; a single file cannot give them"
+        )
+    pixels = data.read_image(path, preprocessing.read_size)
+    if preprocessing.file_crop is not None:
+        crop = preprocessing.file_crop
+        edge = (preprocessing.read_size - crop) // 2
+        pixels = pixels[:, edge : edge + crop, edge : edge + crop]
+    if preprocessing.colour == "rgb":
+        return pixels
+    grey = (pixels * torch.tensor(GREY).view(3, 1, 1)).sum(0, keepdim=True)
+    return grey.round().to(torch.uint8)

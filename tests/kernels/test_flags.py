@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clustercaps import kernels
-from clustercaps.kernels import build, flags, library
+from clustercaps.kernels import availability, build, flags, library
 
 
 def answering(*refused: str):
@@ -107,7 +107,7 @@ def test_microsofts_compiler_no_kernel(compiler: Path, monkeypatch, name: str) -
 def test_windows_uses_plain_pytorch(compiler: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CXX")
     monkeypatch.delenv("CLUSTERCAPS_BACKEND", raising=False)
-    caches = (kernels._load_failure, kernels._warn_once, library.load)
+    caches = (availability.load_failure, availability.warn_once, library.load)
     for each in caches:
         each.cache_clear()
     with monkeypatch.context() as there:

@@ -20,12 +20,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from clustercaps.kernels import availability, chunked, cluster_cpu, library, trust
+from clustercaps.kernels import availability, chunked, cluster_cpu, library, trust, vote_sums
 from clustercaps.kernels.availability import Availability, available
 from clustercaps.kernels.compiled import compiled_route
 from clustercaps.kernels.library import rounds_products
 from clustercaps.kernels.plain import VoteInputs, like_conv2d, refuse_meta, square_window
 from clustercaps.routing import cluster_route
+from clustercaps.routing.vote_sums import VoteSums, offer
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.hooks import may_bypass
 from clustercaps.utils.tables import text_table
@@ -221,3 +222,13 @@ def status_table() -> str:
         table += f"\n{trust.status()}"
     forced = os.environ.get("CLUSTERCAPS_BACKEND")
     return f"{table}\nCLUSTERCAPS_BACKEND={forced} forces this backend." if forced else table
+
+
+def _sums_of(votes: Tensor) -> VoteSums | None:
+    # A backend that is forced for capsule layers must not fail where only sums are needed.
+    allowed = os.environ.get("CLUSTERCAPS_BACKEND", "auto") in ("auto", "cpu")
+    fits = allowed and vote_sums.can_sum(votes)
+    return vote_sums if fits and availability.cpu_loads(warn=True) else None
+
+
+offer(_sums_of)

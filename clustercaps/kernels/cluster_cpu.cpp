@@ -3,6 +3,7 @@
 // bias [cluster, vote, parent] or null, capsules and scale [batch, parent, h', w'].
 
 #include "backward.h"
+#include "vote_sums.h"
 
 namespace caps {
 
@@ -152,6 +153,28 @@ int guarded(Work work) {
     });                                                                                           \
   }
 
+// Sums over votes, for routings that fit Gaussians.
+#define CAPS_VOTE_SUMS(S, SUFFIX)                                                                 \
+  extern "C" int clustercaps_sum_children_##SUFFIX(const caps::VoteSizes* sizes, const S* votes,  \
+                                                   const S* pair, const S* mean, S* first,        \
+                                                   S* second) {                                   \
+    return caps::guarded(                                                                         \
+        [&] { caps::sum_children<S>(*sizes, votes, pair, mean, first, second); });                \
+  }                                                                                               \
+  extern "C" int clustercaps_sum_dims_##SUFFIX(const caps::VoteSizes* sizes, const S* votes,      \
+                                               const S* mean, const S* linear,                    \
+                                               const S* quadratic, S* out) {                      \
+    return caps::guarded(                                                                         \
+        [&] { caps::sum_dims<S>(*sizes, votes, mean, linear, quadratic, out); });                 \
+  }                                                                                               \
+  extern "C" int clustercaps_add_terms_##SUFFIX(                                                  \
+      const caps::VoteSizes* sizes, const S* votes, int64_t groups, const int64_t* counts,        \
+      const S* const* means, const S* const* pairs, const S* const* parents, S* out) {            \
+    return caps::guarded([&] {                                                                    \
+      caps::add_terms<S>(*sizes, votes, {groups, counts, means, pairs, parents}, out);            \
+    });                                                                                           \
+  }
+
 // Whether this build can compute products in bfloat16.
 extern "C" int clustercaps_has_bfloat16() { return caps::kHasPairs<float>; }
 
@@ -166,3 +189,5 @@ extern "C" int clustercaps_has_threads() {
 
 CAPS_ENTRY_POINTS(float, float32)
 CAPS_ENTRY_POINTS(double, float64)
+CAPS_VOTE_SUMS(float, float32)
+CAPS_VOTE_SUMS(double, float64)

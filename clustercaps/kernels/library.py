@@ -43,12 +43,16 @@ class Library:
         self.has_bfloat16 = bool(self._library.clustercaps_has_bfloat16())
         self.has_threads = bool(self._library.clustercaps_has_threads())
         for function, tensors in (("forward", 9), ("backward", 14)):
-            for dtype, name in NAMES.items():
-                entry = getattr(self._library, f"clustercaps_{function}_{name}")
+            for dtype in NAMES:
+                entry = self.entry(function, dtype)
                 entry.restype = ctypes.c_int
                 entry.argtypes = [ctypes.POINTER(Layer), ctypes.c_double, ctypes.c_double]
                 entry.argtypes += [ctypes.c_void_p] * tensors
                 self._functions[function, dtype] = entry
+
+    def entry(self, name: str, dtype: torch.dtype) -> Any:
+        """An entry point for tensors of a dtype, as ctypes finds it."""
+        return getattr(self._library, f"clustercaps_{name}_{NAMES[dtype]}")
 
     def __call__(
         self, purpose: str, layer: Layer, eps: float, norm_eps: float, *tensors: Tensor | None

@@ -116,40 +116,40 @@ def two_moments(votes: Tensor, mean: Tensor, pair: Tensor) -> tuple[Tensor, Tens
     return frame.turn(first), frame.turn(second)
 
 
+def grouped(terms: Sequence[Term]) -> list[list[Term]]:
+    """Terms with the same mean together, those without one last."""
+    groups: dict[int | None, list[Term]] = {}
+    for term in sorted(terms, key=lambda term: term.mean is None):
+        groups.setdefault(None if term.mean is None else term.key, []).append(term)
+    return list(groups.values())
+
+
 def add_terms(votes: Tensor, terms: Sequence[Term]) -> Tensor:
     """The sum of all terms, of the votes' size."""
-    frame = Frame(votes)
-    plain = [term for term in terms if term.mean is None]
-    centred: dict[int, list[Term]] = {}
-    for term in terms:
-        if term.mean is not None:
-            centred.setdefault(term.key, []).append(term)
+    frame, groups = Frame(votes), grouped(terms)
     result = torch.empty_like(frame.votes)
     tensors = [result]
-    for group in centred.values():
-        assert group[0].mean is not None
-        tensors.append(frame.parent(group[0].mean))
+    for group in groups:
+        if group[0].mean is not None:
+            tensors.append(frame.parent(group[0].mean))
         tensors += frame.factors(group)
-    tensors += frame.factors(plain)
     for _, (off, room), v, (out, *rest) in frame.parts(2, *tensors):
         left = iter(rest)
-        started = False
-        for group in centred.values():
-            torch.sub(v, next(left), out=off)
-            torch.mul(next(left), next(left), out=room)
+        for number, group in enumerate(groups):
+            centred = group[0].mean is not None
+            if centred:
+                torch.sub(v, next(left), out=off)
+            # The first group is written to its place.
+            target = room if centred or number else out
+            torch.mul(next(left), next(left), out=target)
             for _ in group[1:]:
-                room.addcmul_(next(left), next(left))
-            if started:
+                target.addcmul_(next(left), next(left))
+            if centred and number:
                 out.addcmul_(off, room)
-            else:
+            elif centred:
                 torch.mul(off, room, out=out)
-                started = True
-        for _ in plain:
-            if started:
-                out.addcmul_(next(left), next(left))
-            else:
-                torch.mul(next(left), next(left), out=out)
-                started = True
+            elif number:
+                out.add_(room)
     return result.movedim(2, 3) if frame.swapped else result
 
 

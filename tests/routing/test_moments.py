@@ -11,6 +11,12 @@ from clustercaps.functional import em_route, vb_route
 from clustercaps.routing import Routed, moments, vote_chunks
 
 
+@pytest.fixture(autouse=True, params=["auto", "chunked"])
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything here with the compiled kernel, if it can be built, and without it."""
+    monkeypatch.setenv("CLUSTERCAPS_BACKEND", request.param)
+
+
 def plain_sum(weights: Tensor, votes: Tensor) -> Tensor:
     return (weights.unsqueeze(3) * votes).sum(1)
 

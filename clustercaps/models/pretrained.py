@@ -150,6 +150,8 @@ class Pretrained(
         if Path(model_id).is_dir():
             weights = Path(model_id) / WEIGHTS_FILE
         else:
+            # 1.0 and later refuse the argument.
+            older: dict[str, Any] = {"proxies": proxies} if proxies else {}
             weights = Path(
                 hf_hub_download(
                     repo_id=model_id,
@@ -159,8 +161,7 @@ class Pretrained(
                     force_download=force_download,
                     local_files_only=local_files_only,
                     token=token,
-                    # 1.0 and later refuse the argument.
-                    **({"proxies": proxies} if proxies else {}),
+                    **older,
                 )
             )
         # Without memory first: wrong settings may ask for more than there is.

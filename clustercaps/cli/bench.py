@@ -20,6 +20,7 @@ measured and how it is counted.
 """
 
 import argparse
+from importlib import import_module
 from pathlib import Path
 
 from clustercaps.utils.extras import require
@@ -102,8 +103,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Run one benchmark."""
     require("train", "figures")
-    from importlib import import_module
-
     from clustercaps.bench.cases import PAPER_MODELS, Options
     from clustercaps.models import list_models
     from clustercaps.utils.errors import at_least, unknown

@@ -208,7 +208,6 @@ class RunFolder:
                 path.mkdir()
                 self._created.append(path)
         lock = self.path / LOCK
-        new = not lock.exists()
         try:
             self._lock = take_lock(lock, wait=False)
         except BlockingIOError as error:
@@ -216,7 +215,8 @@ class RunFolder:
                 f"{self.path} is in use by process {error.filename}; wait for it, or pass another "
                 "--out"
             ) from error
-        if new:
+        # Not only if this process created it: another one that starts at the same time may have.
+        if not (self.path / SETTINGS).exists():
             self._created.append(lock)
 
     def _clear(self) -> None:

@@ -20,6 +20,7 @@ COMMANDS = {
     "models": "list every network with its parameter count and the paper's",
     "data": "list, download, verify and show datasets",
     "train": "train a network on a dataset",
+    "lr-find": "find a learning rate for a network and a dataset",
     "evaluate": "test a trained network: error, confusion matrix, errors per class",
     "predict": "classify image files with a trained network",
     "push": "upload a trained network to the Hugging Face Hub",
@@ -28,6 +29,7 @@ COMMANDS = {
     "reproduce": "reproduce a table or figure of the paper",
     "report": "collect all results of reproduce on one page",
     "explore": "write a page to try out trained capsule networks in the browser",
+    "completion": "print a script that completes commands in bash, zsh or fish",
     "kernels": "show which backends are available, which is used, and why",
     "bench": "measure time, memory and scaling of networks and layers",
 }
@@ -99,7 +101,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"clustercaps {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
-        module = import_module(f"clustercaps.cli.{name}")
+        module = import_module(f"clustercaps.cli.{name.replace('-', '_')}")
         command = commands.add_parser(
             name,
             help=summary,

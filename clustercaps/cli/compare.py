@@ -5,7 +5,9 @@ clustercaps compare runs/m1 runs/s1 --figure compare.png
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+from clustercaps.cli.json_output import add_json, json_document
 from clustercaps.utils.extras import require
 from clustercaps.utils.interrupts import silent_interrupts
 
@@ -16,10 +18,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--figure", type=Path, default=Path("compare.png"), help="file (default: %(default)s)"
     )
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the table and draw the curves."""
+    with json_document(arguments.json) as write:
+        write(compare(arguments))
+
+
+def compare(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Print the table and draw the curves; returns the same as a document."""
     require("train", "figures")
     with silent_interrupts():
         from clustercaps.training.figures import learning_curves
@@ -28,40 +37,38 @@ def run(arguments: argparse.Namespace) -> None:
     from clustercaps.utils.tables import printable, text_table
 
     output_path(arguments.figure)
-    rows, curves = [], {}
+    runs, curves = [], {}
     for path in arguments.runs:
         folder = RunFolder(path)
         settings, metrics = folder.settings, folder.metrics()
         if settings is None:
             raise ValueError(f"{path} contains no run")
-        result = folder.result
         tested = [line["test_error"] for line in metrics if "test_error" in line]
-        rows.append(
-            [
-                str(path),
-                settings.model,
-                settings.data,
-                settings.recipe,
-                str(settings.seed),
-                f"{len(metrics)}/{settings.epochs}",
-                f"{result['parameters']:,}" if result else "-",
-                f"{metrics[-1]['seconds']:.0f}" if metrics else "-",
-                f"{tested[-1]:.2f}" if tested else "-",
-                "validation" if settings.validate else "test",
-            ]
+        runs.append(
+            {
+                "run": str(path),
+                **{name: getattr(settings, name) for name in ("model", "data", "recipe", "seed")},
+                **{"epochs": len(metrics), "planned_epochs": settings.epochs},
+                "parameters": (folder.result or {}).get("parameters"),
+                "seconds": metrics[-1]["seconds"] if metrics else None,
+                "error": tested[-1] if tested else None,
+                "split": "validation" if settings.validate else "test",
+            }
         )
         curves[str(path)] = metrics
-    header = [
-        "run",
-        "model",
-        "data",
-        "recipe",
-        "seed",
-        "epochs",
-        "parameters",
-        "seconds",
-        "error %",
-        "split",
-    ]
-    print(text_table(header, rows))
+    header = ["run", "model", "data", "recipe", "seed", "epochs", "parameters", "seconds"]
+    print(text_table([*header, "error %", "split"], [row_of(run) for run in runs]))
     print(f"\n{printable(str(learning_curves(curves, arguments.figure)))}")
+    return {"runs": runs, "figure": str(arguments.figure)}
+
+
+def row_of(run: dict[str, Any]) -> list[str]:
+    """A run as a row of the table."""
+    return [
+        *(str(run[name]) for name in ("run", "model", "data", "recipe", "seed")),
+        f"{run['epochs']}/{run['planned_epochs']}",
+        "-" if run["parameters"] is None else f"{run['parameters']:,}",
+        "-" if run["seconds"] is None else f"{run['seconds']:.0f}",
+        "-" if run["error"] is None else f"{run['error']:.2f}",
+        run["split"],
+    ]

@@ -9,11 +9,16 @@ clustercaps data show rendered-norb --out objects.png
 import argparse
 from pathlib import Path
 
+from clustercaps.cli.json_output import add_json, json_document
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `list`, and `get`, `check` and `show` with a dataset name."""
     actions = parser.add_subparsers(metavar="ACTION", dest="action", required=True)
-    actions.add_parser("list", help="list every dataset with its size and whether it is available")
+    listed = actions.add_parser(
+        "list", help="list every dataset with its size and whether it is available"
+    )
+    add_json(listed)
     for action, summary in {
         "get": "download a dataset into the cache, from any available source, or render it",
         "check": "verify the files of a dataset without downloading anything",
@@ -33,7 +38,9 @@ def run(arguments: argparse.Namespace) -> None:
     from clustercaps.utils.paths import output_path
 
     if arguments.action == "list":
-        print(inspection.list_sets())
+        with json_document(arguments.json) as write:
+            print(inspection.list_sets())
+            write(inspection.set_rows())
     elif arguments.action == "get":
         print(inspection.get(arguments.name, arguments.data_dir))
     elif arguments.action == "check":

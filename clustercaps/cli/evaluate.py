@@ -10,7 +10,9 @@ Prints error, top-5 error and a table of errors per class, and draws the confusi
 import argparse
 import re
 from pathlib import Path
+from typing import Any
 
+from clustercaps.cli.json_output import add_json, json_document
 from clustercaps.utils.extras import require
 from clustercaps.utils.interrupts import silent_interrupts
 
@@ -39,10 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", choices=["test", "train"], default="test")
     parser.add_argument("--data-dir", help="folder with the official files of the dataset")
     parser.add_argument("--figure", type=Path, help="confusion matrix file (default: in RUN)")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Test and report."""
+    with json_document(arguments.json) as write:
+        write(evaluate(arguments))
+
+
+def evaluate(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Test, print the tables and draw the figure; returns what was measured."""
     require("train", "figures")
     with silent_interrupts():
         from clustercaps.training.figures import confusion_figure
@@ -82,3 +91,11 @@ def run(arguments: argparse.Namespace) -> None:
     print(text_table(["class", "images", "errors", "error %", "most often confused with"], rows))
     path = confusion_figure(score, trained.class_names, figure)
     print(f"\n{printable(str(path))}")
+    return {
+        **{"run": arguments.run_name, "model": trained.title},
+        **{"data": name, "split": arguments.split},
+        **{"error": score.error, "top5_error": score.top5_error, "loss": score.loss},
+        **{"errors": score.errors, "images": score.total},
+        **{"class_names": list(trained.class_names), "confusion": score.confusion.tolist()},
+        "figure": str(path),
+    }

@@ -14,6 +14,8 @@ import json
 from textwrap import fill, indent, wrap
 from typing import TYPE_CHECKING, Any
 
+from clustercaps.cli.json_output import add_json, json_document
+
 if TYPE_CHECKING:
     from clustercaps.models import Preset
 
@@ -24,11 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the network, if only one is wanted."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="print this network's card")
     parser.add_argument("--pretrained", action="store_true", help="list the packaged weights")
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the list or the card."""
-    if arguments.pretrained:
+    if arguments.json:
+        from clustercaps.cli.models_json import document
+
+        with json_document(True) as write:
+            write(document(arguments.name, arguments.pretrained))
+    elif arguments.pretrained:
         print_pretrained()
     elif arguments.name is None:
         print_list()

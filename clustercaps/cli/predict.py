@@ -8,8 +8,10 @@ Images of any size are resized to the input size of the network.
 """
 
 import argparse
+from typing import Any
 
 from clustercaps.cli.evaluate import add_run
+from clustercaps.cli.json_output import add_json, json_document
 from clustercaps.utils.interrupts import silent_interrupts
 
 
@@ -25,10 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=int, default=3, help="classes to print per image (default: %(default)s)"
     )
+    add_json(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Print the most likely classes of each image."""
+    with json_document(arguments.json) as write:
+        write(predict(arguments))
+
+
+def predict(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Print the table; returns the same as a document."""
     with silent_interrupts():
         from clustercaps.training.finished import Trained, find_images
     from clustercaps.utils.errors import at_least
@@ -38,12 +47,14 @@ def run(arguments: argparse.Namespace) -> None:
     paths = find_images(arguments.images)
     trained = Trained.open(arguments.run_name, arguments.device, arguments.data)
     top = min(arguments.top, len(trained.class_names))
-    rows = []
+    rows, images = [], []
     for path, probabilities in zip(paths, trained.predict(paths), strict=True):
         best = probabilities.topk(top)
-        named = [
-            f"{trained.class_names[label]} {100 * probability:.1f} %"
-            for probability, label in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-        ]
-        rows.append([str(path), *named])
+        classes = [trained.class_names[label] for label in best.indices.tolist()]
+        likely = list(zip(classes, best.values.tolist(), strict=True))
+        rows.append([str(path), *(f"{name} {100 * share:.1f} %" for name, share in likely)])
+        images.append(
+            {"file": str(path), "classes": [{"name": n, "probability": p} for n, p in likely]}
+        )
     print(text_table(["image", *(f"{place}." for place in range(1, top + 1))], rows))
+    return {"run": arguments.run_name, "images": images}

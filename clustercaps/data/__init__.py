@@ -5,8 +5,9 @@ returns `Images(pixels, labels, meta)`; `open_folder` streams), transforms as in
 (`train_transform`, `test_transform`), and splits for validation and novel viewpoints.
 """
 
+from clustercaps.data.arrays import as_images
 from clustercaps.data.augment import Augment
-from clustercaps.data.catalogue import SETS, SetInfo, info, is_streamed
+from clustercaps.data.catalogue import SETS, SetInfo, info, is_own, is_streamed
 from clustercaps.data.datasets import load
 from clustercaps.data.errors import DataError
 from clustercaps.data.folders import FolderImages, open_folder
@@ -14,6 +15,7 @@ from clustercaps.data.image_files import read_image
 from clustercaps.data.images import Images
 from clustercaps.data.prepare import Prepare
 from clustercaps.data.split import validation_split, viewpoint_split
+from clustercaps.data.statistics import Statistics, statistics_of
 from clustercaps.data.transforms import test_transform, train_transform
 from clustercaps.utils.files import data_folder as cache_dir
 
@@ -25,12 +27,16 @@ __all__ = [
     "Images",
     "Prepare",
     "SetInfo",
+    "Statistics",
+    "as_images",
     "cache_dir",
     "info",
+    "is_own",
     "is_streamed",
     "load",
     "open_folder",
     "read_image",
+    "statistics_of",
     "test_transform",
     "train_transform",
     "validation_split",

@@ -156,11 +156,18 @@ SETS: dict[str, SetInfo] = {
 
 # The dataset that is read image by image, like `folder:PATH`.
 STREAMED = "imagenet"
+# What recipes and image sizes call `folder:PATH` and `own:NAME`.
+OWN = "own"
 
 
 def is_streamed(name: str) -> bool:
     """Whether a dataset is read image by image (`FolderImages`) instead of loaded into memory."""
     return name == STREAMED or name.startswith("folder:")
+
+
+def is_own(name: str) -> bool:
+    """Whether a dataset is the user's: `folder:PATH`, or `own:NAME` for images given in Python."""
+    return name.startswith(("folder:", "own:"))
 
 
 def info(name: str) -> SetInfo:
@@ -175,6 +182,8 @@ def info(name: str) -> SetInfo:
 
 
 def published_name(name: str) -> str:
-    """The published dataset for a name: `fashion-mnist` for `fashion-mnist-mini`."""
+    """The published dataset for a name: `fashion-mnist` for `fashion-mnist-mini`, or `own`."""
+    if is_own(name):
+        return OWN
     known = SETS.get(name)
     return known.stands_for or name if known else name

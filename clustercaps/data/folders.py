@@ -1,5 +1,6 @@
 """Folders of class subfolders, read image by image in worker processes: ImageNet and your own."""
 
+import copy
 import os
 import random
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ from torch.utils.data import Dataset
 from clustercaps.data.catalogue import STREAMED, is_streamed
 from clustercaps.data.errors import DataError, need
 from clustercaps.data.files import reason
-from clustercaps.data.image_files import read_image
+from clustercaps.data.image_files import image_side, read_image
+from clustercaps.data.split import validation_split
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.files import data_folder
 from clustercaps.utils.progress import progress
@@ -37,6 +39,7 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         crop: height and width of the crop.
         augment: random crop, and flip with probability 1/2; otherwise the centre crop.
         seed: seed of the random part.
+        flip: whether augmented images are flipped.
 
     Attributes:
         labels: class index of each image.
@@ -52,6 +55,7 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         crop: int = 224,
         augment: bool = False,
         seed: int = 0,
+        flip: bool = True,
     ) -> None:
         if not 1 <= crop <= resize:
             raise ValueError(f"crop must be between 1 and resize, got {crop} and {resize}")
@@ -66,6 +70,7 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
                 f"{', '.join(self.class_names[:10])}"
             )
         self.resize, self.crop, self.augment, self.seed = resize, crop, augment, seed
+        self.flip = flip
         names: list[bytes] = []
         labels: list[int] = []
         with progress(f"{self.folder}: listing", len(present), " classes") as bar:
@@ -89,6 +94,18 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         """Set the epoch for the random numbers, also in running workers."""
         self._epoch.fill_(epoch)
 
+    def subset(self, indices: Tensor) -> "FolderImages":
+        """Return the selected images, in this order."""
+        part = copy.copy(self)
+        part._names, part.labels = self._names[indices.numpy()], self.labels[indices]
+        return part
+
+    def unaugmented(self) -> "FolderImages":
+        """Return the same images with centre crops, as for testing."""
+        part = copy.copy(self)
+        part.augment = False
+        return part
+
     def path(self, index: int) -> Path:
         """File of an image."""
         name = os.fsdecode(bytes(self._names[index]))
@@ -107,7 +124,7 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         if self.augment:
             chance = random.Random(f"{self.seed}/{int(self._epoch)}/{index}")
             top, left = chance.randint(0, room), chance.randint(0, room)
-            mirrored = chance.random() < 0.5
+            mirrored = chance.random() < 0.5 and self.flip
         else:
             top, left, mirrored = room // 2, room // 2, False
         pixels = pixels[:, top : top + self.crop, left : left + self.crop]
@@ -153,23 +170,57 @@ def open_folder(
         name: `imagenet`, found in `data_dir` or in `imagenet` in the cache folder, or
             `folder:PATH`.
         split: `train` (random crop and flip), `test` (the folder `test`, `val` or `validation`;
-            centre crop), or `all` (class folders directly under the path; centre crop).
+            centre crop), or `all` (class folders directly under the path; centre crop). If the path
+            contains class folders directly, a fifth of each class is the test split, always the
+            same one, and the rest the training split.
         data_dir: the folder that contains `train` and `val` of ImageNet.
         resize: height and width to which images are resized; `size_before_crop(crop)` by default.
         crop: height and width of the crop.
         seed: seed of the random crop and flip.
     """
-    if not is_streamed(name):
-        raise KeyError(unknown("streamed dataset", name, [STREAMED, "folder:PATH"]))
     if split not in ("train", "test", "all"):
         raise ValueError(f"split must be 'train', 'test' or 'all', got {split!r}")
+    root = folder_root(name, data_dir)
+    folder, train = (root, None) if split == "all" else _split_folder(root, split)
+    classes = class_folders(train) if train is not None else None
+    resize = size_before_crop(crop) if resize is None else resize
+    images = FolderImages(folder, classes, resize, crop, split == "train", seed)
+    if split == "all" or is_divided(root):
+        return images
+    kept, held_out = validation_split(images.labels)
+    if not len(held_out):
+        raise DataError(
+            f"{root}: too few images to hold out a fifth of a class for testing; expected at least "
+            "3 of a class"
+        )
+    return images.subset(kept if split == "train" else held_out)
+
+
+def folder_root(name: str, data_dir: Path | str | None = None) -> Path:
+    """The folder of a streamed dataset."""
+    if not is_streamed(name):
+        raise KeyError(unknown("streamed dataset", name, [STREAMED, "folder:PATH"]))
     root = Path(data_dir or data_folder() / STREAMED)
     if name.startswith("folder:"):
         root = Path(name.removeprefix("folder:"))
-    folder, train = _split_folder(root.expanduser(), split)
-    classes = class_folders(train) if train is not None else None
-    resize = size_before_crop(crop) if resize is None else resize
-    return FolderImages(folder, classes, resize, crop, split == "train", seed)
+    return root.expanduser()
+
+
+def is_divided(root: Path) -> bool:
+    """Whether a folder has subfolders for training and testing, and not classes directly."""
+    present = _folders_in(root)
+    return any(name in present for names in SPLIT_FOLDERS.values() for name in names)
+
+
+def largest_side(name: str) -> int | None:
+    """The longest side of the first training image of every class; None if they cannot be read."""
+    try:
+        images = open_folder(name, "train")
+        first = [int((images.labels == label).nonzero()[0]) for label in images.labels.unique()]
+        return max(image_side(images.path(number)) for number in first)
+    except DataError:
+        # What is wrong is said when the folder is opened.
+        return None
 
 
 def size_before_crop(crop: int) -> int:
@@ -181,12 +232,15 @@ def _split_folder(root: Path, split: str) -> tuple[Path, Path | None]:
     """Folder of a split, and the training folder, which determines the class indices."""
     present = _folders_in(root)
     named = {key: [f for f in folders if f in present] for key, folders in SPLIT_FOLDERS.items()}
-    if split == "all" or (split == "train" and not any(named.values())):
+    if not any(named.values()):
         return root, None
     if not named[split]:
         wanted = " or ".join(SPLIT_FOLDERS[split])
         # Reading the class folders themselves here would test on the training images.
-        raise DataError(f"{root}: no subfolder {wanted} for the {split} split")
+        raise DataError(
+            f"{root}: no subfolder {wanted} for the {split} split; add it, or pass a folder that "
+            "contains only the classes, of which a fifth is then held out for testing"
+        )
     train = root / named["train"][0] if named["train"] else None
     return root / named[split][0], train
 

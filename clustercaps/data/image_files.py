@@ -50,6 +50,16 @@ def read_image(path: Path, size: int) -> UInt8[Tensor, "3 size size"]:
     return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
 
+def image_side(path: Path) -> int:
+    """The longer side of an image file, from its header."""
+    module = need("PIL.Image", "read image files")
+    try:
+        with module.open(path) as image:
+            return max(image.size)
+    except Exception as error:
+        raise DataError(f"{path}: not a readable image ({error})") from error
+
+
 def _upright(image: "Image", module: Any) -> "Image":
     """The image as the camera's orientation says it is to be seen."""
     turns = module.Transpose

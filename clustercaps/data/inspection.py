@@ -1,6 +1,7 @@
 """Implementation of `clustercaps data list | get | check | show`; each returns text to print."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -10,27 +11,54 @@ from clustercaps.data.errors import DataError
 from clustercaps.data.files import Say, to_stderr
 from clustercaps.data.folders import FolderImages, open_folder, unreadable
 from clustercaps.data.images import Images
+from clustercaps.data.memory import decode
 from clustercaps.data.published import PUBLISHED, RENDERED
 from clustercaps.data.registries import REGISTRIES
+from clustercaps.data.sheet import PLAIN_COLUMNS, contact_sheet
 from clustercaps.data.sources import cached, fetch_set
+from clustercaps.data.statistics import pixel_statistics
 from clustercaps.utils.files import data_folder
 from clustercaps.utils.tables import text_table
+
+# Images of folders on a contact sheet.
+SHOWN_SIDE = 64
 
 
 def list_sets() -> str:
     """Return a table of the datasets: images, shape, classes, source, whether cached."""
-    rows = []
-    for known in SETS.values():
-        shape = "x".join(str(n) for n in known.shape)
-        counts = (f"{known.train:,}", f"{known.test:,}")
-        here = "built-in"
-        if known.name in PUBLISHED or known.name in RENDERED:
-            here = "yes" if cached(known.name) else "no"
-        rows.append([known.name, *counts, shape, str(known.num_classes), here, _origin(known.name)])
-    rows.append([STREAMED, "1,281,167", "50,000", "3x224x224", "1000", "-", "your own folder"])
-    rows.append(["folder:PATH", "-", "-", "3x224x224", "-", "-", "class subfolders of PATH"])
+    rows = [
+        [
+            row["name"],
+            *("-" if row[part] is None else f"{row[part]:,}" for part in ("train", "test")),
+            "x".join(str(n) for n in row["shape"]),
+            "-" if row["classes"] is None else str(row["classes"]),
+            {True: "yes", False: "no", None: "-"}.get(row["cached"], "built-in"),
+            row["source"],
+        ]
+        for row in set_rows()
+    ]
     header = ["name", "train", "test", "shape", "classes", "cached", "source"]
     return f"{text_table(header, rows)}\ncache: {data_folder()}"
+
+
+def set_rows() -> list[dict[str, Any]]:
+    """Return every dataset: name, images of each split, shape, classes, cached, source."""
+    rows: list[dict[str, Any]] = []
+    for known in SETS.values():
+        there: bool | str = "built-in"
+        if known.name in PUBLISHED or known.name in RENDERED:
+            there = cached(known.name)
+        rows.append(
+            {
+                **{"name": known.name, "train": known.train, "test": known.test},
+                **{"shape": list(known.shape), "classes": known.num_classes},
+                **{"cached": there, "source": _origin(known.name)},
+            }
+        )
+    keys = ("name", "train", "test", "shape", "classes", "cached", "source")
+    imagenet = (STREAMED, 1_281_167, 50_000, [3, 224, 224], 1000, None, "your own folder")
+    folder = ("folder:PATH", None, None, [3, 64, 64], None, None, "class subfolders of PATH")
+    return [*rows, *(dict(zip(keys, values, strict=True)) for values in (imagenet, folder))]
 
 
 def _origin(name: str) -> str:
@@ -77,15 +105,7 @@ def check(name: str, data_dir: Path | str | None = None, say: Say = to_stderr) -
     for split in ("train", "test"):
         images = load(name, split, data_dir, say=say, fetch=False)
         matched |= images.meta["matched"]
-        pixels = images.pixels.transpose(0, 1).flatten(1)
-        # From histograms: exact, and without a float copy of the dataset.
-        histograms = [torch.bincount(channel, minlength=256).double() for channel in pixels]
-        values = torch.arange(256, dtype=torch.float64) / 255
-        means = [float((h * values).sum() / h.sum()) for h in histograms]
-        deviations = [
-            float(((h * (values - mean) ** 2).sum() / h.sum()).sqrt())
-            for h, mean in zip(histograms, means, strict=True)
-        ]
+        means, deviations = pixel_statistics(images.pixels)
         lines.append(
             f"{name} {_counts(images)}, mean {_numbers(means)}, standard deviation "
             f"{_numbers(deviations)}"
@@ -125,18 +145,26 @@ def show(
     """Draw some images of every class of a dataset; return a one-line summary.
 
     Args:
-        name: a dataset in memory.
+        name: a dataset.
         out: PNG file to write.
         split: `train` or `test`.
         data_dir: folder to search first.
         say: called with messages about the sources that are tried.
     """
-    # Imported here because of matplotlib.
-    from clustercaps.data.sheet import contact_sheet
-
-    images = load(name, split, data_dir, say=say)
+    if is_streamed(name):
+        images = _first_of_each_class(open_folder(name, split, data_dir, crop=SHOWN_SIDE), name)
+    else:
+        images = load(name, split, data_dir, say=say)
+    images.meta["split"] = split
     contact_sheet(images, out)
     return f"{out}: images of every class of {name}, {split} split"
+
+
+def _first_of_each_class(folder: FolderImages, name: str) -> Images:
+    """Decode as many images of each class as a contact sheet shows."""
+    members = [(folder.labels == label).nonzero().flatten() for label in range(folder.num_classes)]
+    chosen = torch.cat([numbers[:PLAIN_COLUMNS] for numbers in members])
+    return decode(folder.subset(chosen).unaugmented(), name)
 
 
 def _check_folder(name: str, data_dir: Path | str | None, say: Say) -> str:
@@ -178,5 +206,5 @@ def _counts(images: Images) -> str:
     return f"{len(images):,} {images.meta['split']} images, {each}"
 
 
-def _numbers(values: list[float]) -> str:
+def _numbers(values: tuple[float, ...]) -> str:
     return " ".join(f"{value:.4f}" for value in values)

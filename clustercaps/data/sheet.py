@@ -88,7 +88,9 @@ def _plain_group(images: Images) -> Group:
     """The first images of each class."""
     classes = range(images.meta["num_classes"])
     members = [(images.labels == label).nonzero().flatten().tolist() for label in classes]
-    count = min(PLAIN_COLUMNS, *(len(numbers) for numbers in members))
+    # A split of a folder may lack classes.
+    present = [numbers for numbers in members if numbers]
+    count = min(PLAIN_COLUMNS, *(len(numbers) for numbers in present))
     numbers = [row[:count] for row in members]
     channel = None if images.pixels.shape[1] == 3 else 0
     return Group("", [""] * count, numbers, channel)

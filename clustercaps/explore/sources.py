@@ -110,6 +110,8 @@ def kind_of(model: ImageClassifier, name: str) -> str:
         raise ValueError(f"{name} is a {type(model).__name__}; the explorer has {supported}")
     if getattr(model, "stem", None) is not None:
         raise ValueError(f"{name} has a ResNet stem; the explorer has only networks without one")
+    if getattr(model, "global_pool", ""):
+        raise ValueError(f"{name} has a pooled head; the explorer has only networks without one")
     routing = model.settings.get("routing", "cluster")
     if routing not in ROUTINGS:
         raise ValueError(f"{name}: {unknown('routing of the explorer', str(routing), ROUTINGS)}")

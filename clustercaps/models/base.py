@@ -141,10 +141,17 @@ class LinearClassifier(ImageClassifier):
     """
 
     head: nn.Module
+    # Positions of the feature map that the head reads.
+    head_positions = 1
 
-    def build_head(self, num_features: int) -> None:
-        """Create a linear layer on `num_features` features, or the identity for 0 classes."""
-        self.num_features = num_features
+    def build_head(self, num_features: int, positions: int = 1) -> None:
+        """Create a linear layer on `num_features` features, or the identity for 0 classes.
+
+        Args:
+            num_features: Inputs of the head.
+            positions: Positions of a feature map that they are from.
+        """
+        self.num_features, self.head_positions = num_features, positions
         self.head = nn.Linear(num_features, self.num_classes) if self.num_classes else nn.Identity()
 
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
@@ -154,7 +161,7 @@ class LinearClassifier(ImageClassifier):
 
     def build_classifier(self) -> tuple[nn.Module, ...]:
         """Create the head."""
-        self.build_head(self.num_features)
+        self.build_head(self.num_features, self.head_positions)
         return (self.head,)
 
 

@@ -33,6 +33,9 @@ class CapsuleNet(LinearClassifier):
         routing: A name from `clustercaps.list_routings()`.
         stem: "none" for pixels as input; "resnet" for a ResNet stem before the capsules, as in the
             paper for ImageNet.
+        global_pool: "" for a head on the capsules of all positions, as in the paper; "avg" for one
+            on their mean over positions. The layer norm then has no learnable scale and shift,
+            which are per position, and the network accepts images of any size.
     """
 
     def __init__(
@@ -46,10 +49,14 @@ class CapsuleNet(LinearClassifier):
         dim: int = 6,
         routing: str = "cluster",
         stem: str = "none",
+        global_pool: str = "",
     ) -> None:
         super().__init__(num_classes, in_chans, img_size)
         if stem not in ("none", "resnet"):
             raise KeyError(unknown("stem", stem, ("none", "resnet")))
+        if global_pool not in ("", "avg"):
+            raise KeyError(unknown("global_pool", global_pool, ("", "avg")))
+        self.global_pool = global_pool
         self.stem = ResNetStem(in_chans) if stem == "resnet" else None
         self.capsules = CapsuleStack(
             in_dim=in_chans if self.stem is None else self.stem.out_chans,
@@ -60,8 +67,11 @@ class CapsuleNet(LinearClassifier):
             dim=dim,
             strides=STRIDES,
             routing=routing,
+            any_size=bool(global_pool),
         )
-        self.build_head(math.prod(self.capsules.out_shape))
+        capsules, positions = self.capsules.out_shape[:2], math.prod(self.capsules.out_shape[2:])
+        positions = 1 if global_pool else positions
+        self.build_head(math.prod(capsules) * positions, positions)
 
     @overload
     def forward_features(self, images: Tensor, trace: Literal[False] = False) -> Capsules: ...
@@ -80,3 +90,19 @@ class CapsuleNet(LinearClassifier):
         if self.stem is not None:
             images = self.stem(images)
         return self.capsules(images, trace=trace)
+
+    def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
+        """Capsules to logits; with `pre_logits`, to the flat input of the classifier."""
+        if self.global_pool:
+            features = features.mean((-2, -1))
+        return super().forward_head(features, pre_logits)
+
+    def check_images(self, images: Tensor) -> None:
+        """Raise an error for images that the network was not built for; pooled, any size is."""
+        if not self.global_pool:
+            super().check_images(images)
+        elif images.ndim != 4 or images.shape[1] != self.in_chans:
+            raise ValueError(
+                f"expected images [batch, {self.in_chans}, height, width], got shape "
+                f"{tuple(images.shape)}"
+            )

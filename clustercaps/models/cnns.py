@@ -38,7 +38,7 @@ class BaselineCNN(LinearClassifier):
             )
         )
         height, width_of_map = sizes[-1]
-        self.build_head(width * height * width_of_map)
+        self.build_head(width * height * width_of_map, height * width_of_map)
 
     def forward_features(
         self, images: ImageBatch

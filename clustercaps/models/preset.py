@@ -48,6 +48,12 @@ CLUSTER_ROUTING: dict[str, Recipe] = {
         "average": 0.999,
     },
 }
+# What changes on images of one's own: the head reads more positions, and a photo folder is small.
+OWN_DATA: dict[str, Recipe] = {
+    "paper": {"scale_head": True},
+    "fast": {"scale_head": True},
+    "strong": {"scale_head": True, "epochs": 30},
+}
 CLUSTER_ROUTING_PAPER = (
     'Zhao and Cheng, "Capsule networks with non-iterative cluster routing", Neural Networks 143, '
     "2021"
@@ -82,7 +88,8 @@ class Preset:
             empty if nothing is known.
         img_size: Height and width of the images that it was designed for.
         data: The datasets that its paper reports on, among those of this library.
-        sizes: Image sizes of datasets where it is not `img_size`.
+        sizes: Image sizes of datasets where it is not `img_size`; "own" is for one's own images.
+        own_settings: Arguments of the class that also differ on one's own images.
     """
 
     network: type[ImageClassifier]
@@ -96,6 +103,7 @@ class Preset:
     data: tuple[str, ...] = field(kw_only=True)
     sizes: Mapping[str, int] = field(default_factory=dict, kw_only=True)
     recipes: Mapping[str, Recipe] = field(default_factory=dict, kw_only=True)
+    own_settings: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     def size_for(self, data: str) -> int:
         """Image size for a dataset, the published one if there is one."""
@@ -111,6 +119,10 @@ class Preset:
         """The recipe that `train` uses by default."""
         return "fast" if self.recipe is None else "paper"
 
+    def recipe_for(self, data: str) -> str:
+        """The recipe that `train` uses for a dataset; "own" is one's own images."""
+        return "strong" if data == "own" and self.recipe is None else self.default_recipe
+
     def get_recipe(self, name: str, data: str = "") -> Recipe:
         """A recipe by name, for a dataset.
 
@@ -120,10 +132,10 @@ class Preset:
         if name not in RECIPE_NAMES:
             raise ValueError(unknown("recipe", name, RECIPE_NAMES))
         if self.recipe is None:
-            strong = dict(CLUSTER_ROUTING[name])
+            recipe = {**CLUSTER_ROUTING[name], **(OWN_DATA[name] if data == "own" else {})}
             if not self.network.takes_label_smoothing():
-                strong.pop("label_smoothing", None)
-            return strong
+                recipe.pop("label_smoothing", None)
+            return recipe
         if name not in self.recipe_names:
             raise ValueError(
                 "recipe 'strong' is only for the networks of cluster routing; use 'paper' or 'fast'"

@@ -27,6 +27,10 @@ from clustercaps.routing import Routing
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.sizes import pair
 
+# Networks for 32x32 images read one's own at this size: photos need more than 32.
+OWN_SIZE = {"own": 64}
+# A head on all positions of a larger image fits a small folder and nothing else.
+POOLED = {"global_pool": "avg"}
 # Datasets of the paper's main table.
 FOUR = ("smallnorb", "fashion-mnist", "svhn", "cifar10")
 RECONSTRUCTION_WEIGHT = (
@@ -42,6 +46,8 @@ def _m(votes: int, dim: int) -> Preset:
         paper=CLUSTER_ROUTING_PAPER,
         img_size=32,
         data=FOUR,
+        sizes=OWN_SIZE,
+        own_settings=POOLED,
     )
 
 
@@ -53,6 +59,8 @@ def _s(clusters: int, votes: int, dim: int) -> Preset:
         paper=CLUSTER_ROUTING_PAPER,
         img_size=32,
         data=FOUR,
+        sizes=OWN_SIZE,
+        own_settings=POOLED,
     )
 
 
@@ -71,6 +79,7 @@ PRESETS: dict[str, Preset] = {
         paper=CLUSTER_ROUTING_PAPER,
         img_size=32,
         data=FOUR,
+        sizes=OWN_SIZE,
     ),
     "viewpoint_cnn": Preset(
         ViewpointCNN,
@@ -79,6 +88,7 @@ PRESETS: dict[str, Preset] = {
         choices="The recipes are those of the networks of cluster routing.",
         img_size=32,
         data=("smallnorb",),
+        sizes=OWN_SIZE,
     ),
     "imagenet_m4": Preset(
         CapsuleNet,
@@ -147,7 +157,8 @@ def create_model(name: str, *, pretrained: str | bool = False, **settings: Any) 
             "fashion-mnist"; True if there is only one. Such a network is in eval mode; another
             `num_classes` or `in_chans` changes it as in `from_pretrained`.
         **settings: Arguments of the network's class: `num_classes`, `in_chans`, `img_size`, and
-            for capsule networks `channels` (C), `clusters` (N), `votes` (K), `dim` (D), `routing`.
+            for capsule networks `channels` (C), `clusters` (N), `votes` (K), `dim` (D), `routing`;
+            for those of the paper's main table also `global_pool`.
     """
     check_settings(name, settings)
     preset = get_preset(name)

@@ -26,6 +26,7 @@ class CapsuleStack(nn.Module):
         out_channels: Channels of the last layer, if not `channels`.
         norm: Whether layers apply layer norm.
         routing: A name from `clustercaps.list_routings()`.
+        any_size: Accept images of any size: the norm has no scale and shift per position.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class CapsuleStack(nn.Module):
         out_channels: int | None = None,
         norm: bool = True,
         routing: str = "cluster",
+        any_size: bool = False,
     ) -> None:
         super().__init__()
         paddings = paddings or [1] * len(strides)
@@ -59,7 +61,7 @@ class CapsuleStack(nn.Module):
                     clusters=channels * clusters if first else clusters,
                     stride=stride,
                     padding=padding,
-                    in_size=sizes[number - 1],
+                    in_size=None if any_size else sizes[number - 1],
                     norm=norm,
                     routing=routing,
                 )

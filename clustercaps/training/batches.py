@@ -1,7 +1,7 @@
 """Batches of each step and process; the global batches do not depend on the number of processes."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from clustercaps import data
 from clustercaps.data import Augment, FolderImages, Images, Prepare
+from clustercaps.training.own_data import ready
 from clustercaps.training.settings import TrainSettings
 
 # Reads a dataset into memory: takes its name, "train" or "test", and the folder of its files.
@@ -146,13 +147,6 @@ def streaming_loader(
     return DataLoader(source, batch_sampler=parts, num_workers=workers)
 
 
-def training_preparation(settings: TrainSettings) -> Augment | Prepare:
-    """How training images are prepared: augmented, unless the settings leave that out."""
-    if not settings.augment:
-        return data.test_transform(settings.data, size=settings.side)
-    return replace(data.train_transform(settings.data, size=settings.side), erase=settings.erase)
-
-
 def open_split(
     settings: TrainSettings, split: str, data_dir: str | None, load: Load | None = None
 ) -> Images | FolderImages:
@@ -171,36 +165,38 @@ def open_split(
     if split == "novel" and not settings.views:
         raise ValueError('the split "novel" needs the setting views')
     wanted = "train" if settings.validate or split == "train" else "test"
+    images: Images | FolderImages
+    if settings.data.startswith("own:") and load is None:
+        raise ValueError(
+            f"{settings.data} names images that are given in Python: pass train= and test= to "
+            "cc.training.train, or train on a folder:PATH"
+        )
     if data.is_streamed(settings.data):
-        return _open_folder(settings, split, wanted, data_dir)
-    images = (load or data.load)(settings.data, wanted, data_dir)
+        images = data.open_folder(
+            settings.data, wanted, data_dir, crop=settings.side, seed=settings.seed
+        )
+    else:
+        images = (load or data.load)(settings.data, wanted, data_dir)
     if settings.validate:
         kept, held_out = data.validation_split(images.labels)
         images = images.subset(kept if split == "train" else held_out)
     if settings.views:
+        assert isinstance(images, Images)
         familiar, novel = data.viewpoint_split(images, settings.views)
         images = images.subset(novel if split == "novel" else familiar)
     limit = "limit" if split == "train" else "test_limit"
     if getattr(settings, limit):
         images = images.subset(balanced(images.labels, getattr(settings, limit), limit))
-    return images
+    if not len(images):
+        raise ValueError(
+            f"{settings.data} has too few images to hold out a fifth of a class; remove validate"
+        )
+    return ready(images, settings, split)
 
 
 def class_names(images: Images | FolderImages) -> tuple[str, ...]:
     """Names of the classes of a dataset, in the order of the labels."""
     return images.meta["class_names"] if isinstance(images, Images) else images.class_names
-
-
-def _open_folder(
-    settings: TrainSettings, split: str, wanted: str, data_dir: str | None
-) -> FolderImages:
-    crop = settings.side
-    if settings.validate or settings.limit or settings.test_limit:
-        raise ValueError(
-            f"validate, limit and test_limit are not supported by {settings.data}; put the "
-            "validation images into a folder of their own"
-        )
-    return data.open_folder(settings.data, split, data_dir, crop=crop, seed=settings.seed)
 
 
 def balanced(labels: Tensor, count: int, name: str = "limit") -> Tensor:

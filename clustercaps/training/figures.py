@@ -2,9 +2,14 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
 
 from clustercaps import data
 from clustercaps.figures import routing
@@ -12,13 +17,16 @@ from clustercaps.kernels import FUSED_ROUTINGS
 from clustercaps.models import CapsuleNet, get_preset
 from clustercaps.training.batches import open_split
 from clustercaps.training.finished import Trained, finished_run, last_test
+from clustercaps.training.range_test import RangeTest
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.scoring import Score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.plotting import (
+    COLUMN,
     PAGE,
     TINY,
     add_legend,
+    logarithmic,
     new_figure,
     save,
     style_of,
@@ -47,22 +55,35 @@ def draw_run(path: Path | str, data_dir: str | None = None) -> list[Path]:
         name = "confusion.png" if part == "test" else f"confusion-{part}.png"
         drawn.append(confusion_figure(score, result["class_names"], path / name))
     if shows_routing(settings):
-        trained, images = Trained.open(path), open_split(settings, "test", data_dir)
+        trained = Trained.open(path)
         assert isinstance(trained.model, CapsuleNet)
-        assert isinstance(images, data.Images)
-        first = [int((images.labels == c).nonzero()[0]) for c in images.labels.unique()[:6]]
-        pixels, labels = trained.prepare(images.pixels[first]), images.labels[first].tolist()
+        pixels, labels = one_of_each_class(settings, data_dir)
         names = [printable(name) for name in trained.class_names]
-        shown = routing(trained.model, pixels, labels=labels, class_names=names)
+        shown = routing(trained.model, trained.prepare(pixels), labels=labels, class_names=names)
         drawn.append(save(shown, path / "routing.png"))
     return drawn
 
 
 def shows_routing(settings: TrainSettings) -> bool:
-    """Whether a run has a network with routing weights, and its images are in memory."""
+    """Whether a run has a network with routing weights, and its images can be read again."""
     capsules = issubclass(get_preset(settings.model).network, CapsuleNet)
     routing = settings.model_settings.get("routing", "cluster")
-    return capsules and routing in FUSED_ROUTINGS and not data.is_streamed(settings.data)
+    return capsules and routing in FUSED_ROUTINGS and not settings.data.startswith("own:")
+
+
+def one_of_each_class(
+    settings: TrainSettings, data_dir: str | None, most: int = 6
+) -> tuple[UInt8[Tensor, "images channels height width"], list[int]]:
+    """The first test image of each of the first classes of a run, and their classes."""
+    # Of a folder, only these images are read.
+    images = open_split(
+        replace(settings, memory_gb=0.0, flips="random", erase=0.0), "test", data_dir
+    )
+    first = [int((images.labels == c).nonzero()[0]) for c in images.labels.unique()[:most]]
+    labels = images.labels[first].tolist()
+    if isinstance(images, data.Images):
+        return images.pixels[first], labels
+    return torch.stack([images[number][0] for number in first]), labels
 
 
 @styled
@@ -103,6 +124,21 @@ def _column(lines: Sequence[Mapping[str, Any]], name: str) -> tuple[list[int], l
     """The epochs that have a value, and their values."""
     found = [line for line in lines if name in line]
     return [line["epoch"] for line in found], [line[name] for line in found]
+
+
+@styled
+def range_figure(found: RangeTest, path: Path) -> Path:
+    """Draw the loss over the learning rate of a range test, and the suggested rate."""
+    figure = new_figure(COLUMN, 2.4)
+    ax = figure.subplots()
+    ax.plot(found.rates, found.losses, color="0.75", lw=0.8, label="one step")
+    ax.plot(found.rates, found.smoothed, color=style_of(0)[0], label="smoothed")
+    ax.axvline(found.suggestion, color=style_of(1)[0], ls="--", label="suggested")
+    ax.set(xlabel="learning rate", ylabel="training loss")
+    logarithmic(ax, "x")
+    ax.grid()
+    add_legend(figure)
+    return save(figure, path)
 
 
 @styled

@@ -117,6 +117,11 @@ class Trained:
     ) -> data.Images | data.FolderImages:
         """A dataset with the classes that the network was trained on."""
         images: data.Images | data.FolderImages
+        if name.startswith("own:"):
+            raise ValueError(
+                f"the images of {name} were given in Python; pass --data folder:PATH, or give "
+                "images to Trained.score"
+            )
         if data.is_streamed(name):
             size, crop = self.preprocessing.read_size, self.preprocessing.file_crop
             images = data.open_folder(name, split, data_dir, resize=size, crop=crop or size)

@@ -12,6 +12,7 @@ from clustercaps.data import FolderImages, Images
 from clustercaps.models import ImageClassifier, create_model, from_pretrained
 from clustercaps.models.locate import locate
 from clustercaps.models.transfer import head_names, with_in_chans
+from clustercaps.training.batches import class_names
 from clustercaps.training.finished import Trained, run_folder_of
 from clustercaps.training.identity import tensor_digest
 from clustercaps.training.processes import in_all, in_first, same_in_all
@@ -34,11 +35,19 @@ def new_network(settings: TrainSettings, images: Images | FolderImages) -> Image
 
 def network_settings(settings: TrainSettings, images: Images | FolderImages) -> dict[str, Any]:
     """Arguments of the network: those that the dataset determines, and `model_settings`."""
+    classes = len(class_names(images))
+    if classes < 2:
+        raise ValueError(
+            f"{settings.data} has {classes} class; a classifier needs at least two: expected one "
+            "subfolder per class"
+        )
     if isinstance(images, FolderImages):
-        in_chans, num_classes = 3, images.num_classes
+        in_chans = 3
+    elif data.is_own(settings.data):
+        in_chans = images.pixels.shape[1]
     else:
-        in_chans, num_classes = data.info(settings.data).shape[0], images.meta["num_classes"]
-    shape = {"in_chans": in_chans, "img_size": settings.side, "num_classes": num_classes}
+        in_chans = data.info(settings.data).shape[0]
+    shape = {"in_chans": in_chans, "img_size": settings.side, "num_classes": classes}
     return {**shape, **settings.model_settings}
 
 
@@ -46,14 +55,14 @@ def start_together(
     accelerator: Accelerator,
     model: ImageClassifier,
     settings: TrainSettings,
-    class_names: Sequence[str],
+    names: Sequence[str],
 ) -> dict[str, Any] | None:
     """`start_from` in every process, if the settings name a trained network."""
     if not settings.init_from:
         return None
     # The main process downloads it; the others find it in the cache.
     in_first(accelerator, lambda: locate(settings.init_from))
-    start = in_all(accelerator, lambda: start_from(model, settings.init_from, class_names))
+    start = in_all(accelerator, lambda: start_from(model, settings.init_from, names))
     same_in_all(accelerator, start, "initial weights")
     return start
 

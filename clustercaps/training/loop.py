@@ -3,6 +3,7 @@
 import contextlib
 import math
 import signal
+import sys
 import time
 from typing import Any
 
@@ -11,24 +12,17 @@ from accelerate import Accelerator
 from accelerate.utils import set_seed
 from torch import nn
 
-from clustercaps import data
-from clustercaps.training.batches import (
-    Batch,
-    Load,
-    Share,
-    TrainBatches,
-    class_names,
-    open_split,
-    training_preparation,
-)
+from clustercaps.data import is_own
+from clustercaps.training.batches import Batch, Load, Share, TrainBatches
 from clustercaps.training.card import card_facts
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.identity import Identity
 from clustercaps.training.initial import describe_start, new_network, set_training, start_together
 from clustercaps.training.preprocessing import preprocessing_of
 from clustercaps.training.processes import in_all, in_first, same_in_all
-from clustercaps.training.reporting import describe, run_bar, say, standing
-from clustercaps.training.result import result_of
+from clustercaps.training.reporting import describe, high_loss, run_bar, say, standing
+from clustercaps.training.result import result_of, stale_epochs
+from clustercaps.training.run_data import RunData
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.schedule import set_rates
 from clustercaps.training.scoring import Score, score
@@ -72,30 +66,26 @@ class Trainer:
         # The main process downloads missing data; the others find it in the cache.
         in_first(accelerator, self._open_data)
         in_all(accelerator, lambda: None if accelerator.is_main_process else self._open_data())
-        train_images = self.train_images
-        identity = Identity.of(settings, train_images, self.test_images["test"])
+        train_images, self.prepare = self.data.train, self.data.prepare
+        identity = Identity.of(settings, train_images, self.data.tests["test"])
         same_in_all(accelerator, identity.to_plain(), "settings or data")
-        self.prepare = data.test_transform(settings.data, size=settings.side)
-        augment = training_preparation(settings)
         self.batches = TrainBatches(
-            train_images, augment, settings, self.share, self.device, workers
+            train_images, self.data.augment, settings, self.share, self.device, workers
         )
         set_seed(settings.seed)
         model = new_network(settings, train_images)
-        self.class_names = class_names(train_images)
         restored = resume and in_first(accelerator, folder.checkpoint.exists)
-        start = None if restored else start_together(accelerator, model, settings, self.class_names)
+        start = (
+            None
+            if restored
+            else start_together(accelerator, model, settings, self.data.class_names)
+        )
         self.state = TrainState(
             model, identity, accelerator, self.prepare, len(train_images), start
         )
 
     def _open_data(self) -> None:
-        settings = self.settings
-        self.train_images = open_split(settings, "train", self.data_dir, self.load)
-        parts = ("test", "novel") if settings.views else ("test",)
-        self.test_images = {
-            part: open_split(settings, part, self.data_dir, self.load) for part in parts
-        }
+        self.data = RunData(self.settings, self.data_dir, self.load)
 
     def restore(self) -> None:
         """Continue from the checkpoint in the run folder, if the run has one."""
@@ -114,6 +104,8 @@ class Trainer:
         state, settings = self.state, self.settings
         if self.accelerator.is_main_process:
             self.folder.keep_metrics(state.progress.epoch, state.last_epoch)
+            if is_own(settings.data):
+                say(self.data.describe(), sys.stderr)
         if state.start is not None and not state.progress.steps:
             if self.accelerator.is_main_process:
                 say(describe_start(state.start, state.model))
@@ -121,11 +113,18 @@ class Trainer:
             state.save(self.folder.checkpoint)
         tested = None
         with StopSignals() as signals:
-            while state.progress.epoch < settings.epochs:
+            while state.progress.epoch < settings.epochs and not self._stops_early():
                 self._train_epoch(signals)
                 tested = self._end_epoch()
         # A run killed after its last checkpoint but before its result is tested again.
         return self._finish(tested or self._test())
+
+    def _stops_early(self) -> bool:
+        patience = self.settings.early_stop
+        if not patience:
+            return False
+        # Computed from the metrics, so that a resumed run stops at the same epoch.
+        return in_first(self.accelerator, lambda: stale_epochs(self.folder.metrics())) >= patience
 
     def _train_epoch(self, signals: StopSignals) -> None:
         """Run the remaining steps of the current epoch."""
@@ -228,6 +227,9 @@ class Trainer:
         if self.accelerator.is_main_process:
             self.folder.add_metrics(line)
             say(describe(line, self.settings))
+            note = high_loss(line, self.state.model, len(self.batches), self.settings)
+            if note:
+                say(f"clustercaps: note: {note}", sys.stderr)
         self.accelerator.log({k: v for k, v in line.items() if k != "epoch"}, progress.epoch)
         return tested
 
@@ -242,15 +244,13 @@ class Trainer:
 
     def _advice(self) -> str:
         there = self.folder.checkpoint.exists()
-        kept = "the last good checkpoint" if there else "no checkpoint yet, but its settings"
-        return (
-            f"{self.folder.path} has {kept}; try a smaller --lr or --clip-norm, or another --seed"
-        )
+        kept = f"{self.folder.path} has the last good checkpoint" if there else "nothing is kept"
+        return f"{kept}; try a smaller --lr or --clip-norm, or another --seed"
 
     def _test(self) -> dict[str, Score]:
         """Scores on the test images and, with `views`, on novel viewpoints."""
         model, scores = self.state.tested, {}
-        for part, images in self.test_images.items():
+        for part, images in self.data.tests.items():
             with self._precision():
                 own = score(
                     model,
@@ -271,7 +271,7 @@ class Trainer:
 
     def _finish(self, scores: dict[str, Score]) -> dict[str, Any]:
         """Save the network and write the result of the last epoch."""
-        names, images = self.class_names, len(self.train_images)
+        names, images = self.data.class_names, len(self.data.train)
         result = result_of(self.settings, self.state, scores, names, images, self.share.world)
         if self.accelerator.is_main_process:
             side, tested = self.settings.side, self.state.tested

@@ -8,7 +8,7 @@ layer, the matrices of different child channels share no input and are orthogona
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -46,6 +46,7 @@ class Muon(Optimizer):
         momentum: Momentum of convolution weights.
         nesterov: Use Nesterov momentum.
         weight_decay: Weight decay of all parameters.
+        scales: Factors of the learning rate of single parameters.
     """
 
     def __init__(
@@ -56,8 +57,10 @@ class Muon(Optimizer):
         momentum: float = 0.95,
         nesterov: bool = True,
         weight_decay: float = 0.0,
+        scales: Mapping[Tensor, float] | None = None,
     ) -> None:
-        groups = list(parameter_groups(model, adamw_lr / lr if lr else 1.0, weight_decay))
+        scale = adamw_lr / lr if lr else 1.0
+        groups = list(parameter_groups(model, scale, weight_decay, scales or {}))
         super().__init__(groups, {"lr": lr, "momentum": momentum, "nesterov": nesterov})
         for group in self.param_groups:
             group["lr"] = lr * group["lr_scale"]
@@ -108,9 +111,12 @@ class Muon(Optimizer):
 
 
 def parameter_groups(
-    model: nn.Module, adamw_scale: float, weight_decay: float
+    model: nn.Module,
+    adamw_scale: float,
+    weight_decay: float,
+    scales: Mapping[Tensor, float],
 ) -> Iterable[dict[str, Any]]:
-    """One group per number of matrices in a convolution weight, and one for the rest.
+    """One group per number of matrices in a convolution weight, and one per scale for the rest.
 
     `lr_scale` multiplies the learning rate of the schedule.
     """
@@ -126,11 +132,14 @@ def parameter_groups(
             "weight_decay": weight_decay,
         }
     taken = {id(weight) for weights in convolutions.values() for weight in weights}
-    rest = [p for p in model.parameters() if id(p) not in taken and p.requires_grad]
-    if rest:
+    rest: dict[float, list[Tensor]] = {}
+    for parameter in model.parameters():
+        if id(parameter) not in taken and parameter.requires_grad:
+            rest.setdefault(scales.get(parameter, 1.0), []).append(parameter)
+    for scale, parameters in rest.items():
         yield {
-            "params": rest,
+            "params": parameters,
             "matrices": 0,
-            "lr_scale": adamw_scale,
+            "lr_scale": adamw_scale * scale,
             "weight_decay": weight_decay,
         }

@@ -1,10 +1,13 @@
 """The training objective: the network with its own loss, as one module for DDP."""
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from clustercaps.data import Prepare
 from clustercaps.models import ImageClassifier, TrainingBatch
+from clustercaps.models.base import LinearClassifier
 from clustercaps.training.muon import Muon
 from clustercaps.training.settings import TrainSettings
 
@@ -49,12 +52,22 @@ class Objective(nn.Module):
         return loss.float().sum(), logits.detach()
 
 
+# Positions of the last feature map for images of 32x32, for which recipes were chosen.
+USUAL_POSITIONS = 64
+
+
 def new_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
     """The optimizer named in the settings."""
     rate, decay = settings.lr, settings.weight_decay
+    scales = head_scales(model) if settings.scale_head else {}
     if settings.optimizer == "muon":
-        return Muon(model, rate, settings.adamw_lr, settings.momentum, settings.nesterov, decay)
-    weights = list(model.parameters())
+        return Muon(
+            model, rate, settings.adamw_lr, settings.momentum, settings.nesterov, decay, scales
+        )
+    weights: list[Any] = list(model.parameters())
+    if scales:
+        weights = [{"params": [p for p in weights if p not in scales]}]
+        weights += [{"params": [p], "lr_scale": scale} for p, scale in scales.items()]
     if settings.optimizer == "sgd":
         return torch.optim.SGD(
             weights, rate, settings.momentum, weight_decay=decay, nesterov=settings.nesterov
@@ -67,3 +80,15 @@ def new_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Opti
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(weights, rate, betas=(0.9, 0.99), weight_decay=decay)
     return torch.optim.Adam(weights, rate, weight_decay=decay)
+
+
+def head_scales(model: nn.Module) -> dict[Tensor, float]:
+    """The factor of the learning rate of a head's weight, if it reads a large feature map.
+
+    Its features have unit variance at every position. A step of a given rate therefore changes the
+    logits in proportion to the number of positions: by 49 times as much at 224x224 as at 32x32.
+    """
+    if not isinstance(model, LinearClassifier) or not isinstance(model.head, nn.Linear):
+        return {}
+    scale = USUAL_POSITIONS / model.head_positions
+    return {model.head.weight: scale} if scale < 1 else {}

@@ -28,11 +28,12 @@ def preprocessing_of(
     """
     prepare = prepare or data.test_transform(name, size=size)
     file_crop = None
-    if data.is_streamed(name):
-        colour, file_size, file_crop = "rgb", size_before_crop(size), size
+    if data.is_streamed(name) or data.is_own(name):
+        file_size, file_crop = size_before_crop(size), size
+        channels = len(prepare.mean or (0, 0, 0))
     else:
         channels, file_size, _ = data.info(name).shape
-        colour = next(each for each, count in CHANNELS.items() if count == channels)
+    colour = next(each for each, count in CHANNELS.items() if count == channels)
     return Preprocessing(
         colour,
         size,
@@ -44,7 +45,7 @@ def preprocessing_of(
         file_crop,
         prepare.resize,
         # The path of a folder means nothing to others.
-        "" if name.startswith("folder:") else name,
+        "" if data.is_own(name) else name,
     )
 
 

@@ -1,13 +1,18 @@
 """What a run prints; a closed pipe or terminal never stops it."""
 
+import math
 import os
 import sys
 from typing import Any
 
 from tqdm import tqdm
 
+from clustercaps.models import ImageClassifier
 from clustercaps.training.progress import Progress
 from clustercaps.training.settings import TrainSettings
+
+# Fewer steps in an epoch say nothing about the learning rate.
+FEW_STEPS = 10
 
 
 def say(text: str, stream: Any = None) -> None:
@@ -86,4 +91,27 @@ def describe(line: dict[str, Any], settings: TrainSettings) -> str:
     return (
         f"epoch {line['epoch']}/{settings.epochs}: loss {line['train_loss']:.4f}, "
         f"train error {line['train_error']:.2f} %{tested}, {line['seconds']:.0f} s"
+    )
+
+
+def high_loss(
+    line: dict[str, Any], model: ImageClassifier, steps: int, settings: TrainSettings
+) -> str:
+    """A note if the first epoch's loss is worse than that of guessing; empty otherwise.
+
+    Args:
+        line: Metrics of an epoch.
+        model: The network.
+        steps: Steps of an epoch; the loss of a few is that of the initial weights.
+        settings: Settings of the run.
+    """
+    chance = math.log(max(model.num_classes, 1))
+    if line["epoch"] != 1 or steps < FEW_STEPS or line["train_loss"] <= chance:
+        return ""
+    if not model.takes_label_smoothing():
+        return ""
+    return (
+        f"the loss of the first epoch, {line['train_loss']:.2f}, is above {chance:.2f} = "
+        f"log({model.num_classes}), the loss of guessing; the learning rate is probably too high: "
+        f"try --lr {settings.lr / 3:.2g}, or `clustercaps lr-find`"
     )

@@ -25,7 +25,7 @@ def result_of(
         "data": settings.data,
         "split": "validation" if settings.validate else "test",
         "recipe": settings.recipe,
-        "epochs": settings.epochs,
+        "epochs": state.progress.epoch,
         "seed": settings.seed,
         "test_error": tested.error,
         "test_errors": tested.errors,
@@ -44,6 +44,17 @@ def result_of(
     }
     if "novel" in scores:
         result |= {"novel_error": scores["novel"].error, "novel_images": scores["novel"].total}
+    if settings.early_stop:
+        result |= {"planned_epochs": settings.epochs, "early_stop": settings.early_stop}
     if state.start is not None:
         result |= {**state.start, "frozen": settings.freeze}
     return result
+
+
+def stale_epochs(metrics: Sequence[Mapping[str, Any]]) -> int:
+    """Epochs since the error on the held-out images was lowest for the first time."""
+    tested = [line for line in metrics if "test_error" in line]
+    if not tested:
+        return 0
+    best = min(tested, key=lambda line: line["test_error"])
+    return int(metrics[-1]["epoch"] - best["epoch"])

@@ -3,6 +3,7 @@
 import atexit
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,9 +15,11 @@ from accelerate.utils import InitProcessGroupKwargs
 
 from clustercaps.training.batches import Load
 from clustercaps.training.loop import Trainer
+from clustercaps.training.own_data import GivenImages
 from clustercaps.training.processes import explained_losses, in_first
 from clustercaps.training.run_folder import RunFolder
 from clustercaps.training.settings import TrainSettings
+from clustercaps.training.signals import Stopped
 from clustercaps.utils.errors import at_least
 from clustercaps.utils.json_files import write_json
 
@@ -33,6 +36,9 @@ def train(
     workers: int = 2,
     load: Load | None = None,
     timeout: float = 1800.0,
+    train: Any = None,
+    test: Any = None,
+    class_names: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Train to the end and return the result, which is also written to `out/result.json`.
 
@@ -47,8 +53,12 @@ def train(
         workers: Data loading processes for streamed images.
         load: Reads a dataset into memory; `data.load` by default.
         timeout: Seconds after which a process gives up waiting for the others.
+        train: Training images for the data `own:NAME`, as `data.as_images` takes them.
+        test: Test images, likewise; without them, a fifth of each class is held out.
+        class_names: Names of their classes.
     """
     check_options(save_every, workers, timeout)
+    load = given_images(settings, load, train, test, class_names)
     folder = RunFolder(Path(out))
     accelerator = new_accelerator(folder, track, timeout)
     try:
@@ -57,20 +67,53 @@ def train(
             result = None if overwrite else in_first(accelerator, lambda: folder.result)
             if result is not None:
                 return result
-            options = (data_dir, save_every, workers, load, resume)
-            trainer = Trainer(settings, folder, accelerator, *options)
-            if resume:
-                trainer.restore()
-            in_first(accelerator, lambda: folder.begin(settings, overwrite))
-            if track:
-                plain = {k: v for k, v in asdict(settings).items() if not isinstance(v, dict)}
-                accelerator.init_trackers("clustercaps", plain)
-            return trainer.run()
+            parts = (settings, folder, accelerator, data_dir, save_every, workers, load, resume)
+            return begin(Trainer(*parts), resume, overwrite, track)
     finally:
         folder.close()
         # Not `end_training`, which destroys the process group: the next seed needs it.
         for tracker in accelerator.trackers:
             tracker.finish()
+
+
+def begin(trainer: Trainer, resume: bool, overwrite: bool, track: str | None) -> dict[str, Any]:
+    """Start or resume a run that was accepted, and train to its end."""
+    settings, folder, accelerator = trainer.settings, trainer.folder, trainer.accelerator
+    if resume:
+        trainer.restore()
+    in_first(accelerator, lambda: folder.begin(settings, overwrite))
+    try:
+        if track:
+            plain = {k: v for k, v in asdict(settings).items() if not isinstance(v, dict)}
+            accelerator.init_trackers("clustercaps", plain)
+        return trainer.run()
+    except Stopped:
+        raise
+    except Exception:
+        if accelerator.is_main_process:
+            folder.discard_unsaved()
+        raise
+
+
+def given_images(
+    settings: TrainSettings,
+    load: Load | None,
+    train: Any,
+    test: Any,
+    class_names: Sequence[str] | None,
+) -> Load | None:
+    """What reads the images of a run, if they are given in Python."""
+    own = settings.data.startswith("own:")
+    if train is None:
+        if test is not None or class_names is not None:
+            raise ValueError("test and class_names need train")
+        return load
+    if not own or load is not None:
+        raise ValueError(
+            f"train is for settings with data 'own:NAME', got {settings.data!r}: "
+            f"resolve({settings.model!r}, 'own:mine')"
+        )
+    return GivenImages(train, test, class_names)
 
 
 def check_options(save_every: float, workers: int, timeout: float) -> None:

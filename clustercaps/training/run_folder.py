@@ -52,6 +52,7 @@ class RunFolder:
         self._lock: TextIO | None = None
         # What `open` created, and `close` removes if no run has begun.
         self._created: list[Path] = []
+        self._begun = False
 
     @property
     def checkpoint(self) -> Path:
@@ -133,7 +134,7 @@ class RunFolder:
             self._clear()
         self._remove_unfinished()
         write_atomically(self.path / SETTINGS, settings.to_json())
-        self._created = []
+        self._begun = True
 
     def close(self) -> None:
         """Release the folder; if no run has begun, remove what `open` created."""
@@ -141,7 +142,7 @@ class RunFolder:
         # Windows cannot delete an open file.
         if sys.platform == "win32":
             self._release()
-        for created in reversed(self._created):
+        for created in [] if self._begun else reversed(self._created):
             with suppress(OSError):
                 created.rmdir() if created.is_dir() else created.unlink()
         self._created = []
@@ -151,6 +152,12 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def discard_unsaved(self) -> None:
+        """After an error: remove a run without a checkpoint, so that a corrected one can start."""
+        if self._begun and not self.checkpoint.exists() and self.result is None:
+            self._clear()
+            self._begun = False
 
     def keep_metrics(self, epochs: int, last: dict[str, Any] | None) -> None:
         """Delete the lines of epochs that a resumed run will repeat, and add a missing last one."""

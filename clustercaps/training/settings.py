@@ -4,15 +4,20 @@ Imports nothing heavy, so that `clustercaps train --help` is fast.
 """
 
 import dataclasses
-import math
-import types
-import typing
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
-from clustercaps.utils.errors import at_least, unknown
-from clustercaps.utils.json_files import is_finite, json_text, parse_object
+from clustercaps.training.settings_checks import (
+    RECIPE_NAMES,
+    check_contradictions,
+    check_data,
+    check_types,
+    check_values,
+)
+from clustercaps.utils.errors import unknown
+from clustercaps.utils.json_files import json_text, parse_object
+
+__all__ = ["RECIPE_NAMES", "TrainSettings", "differs_from_published", "from_json", "resolve"]
 
 
 def setting(help: str, default: Any = dataclasses.MISSING) -> Any:
@@ -20,9 +25,8 @@ def setting(help: str, default: Any = dataclasses.MISSING) -> Any:
     return field(default=default, metadata={"help": help})
 
 
-RECIPE_NAMES = ("paper", "fast", "strong")
-"""Names of recipes: "paper" as in the network's paper, "fast" with few epochs, "strong" with the
-lowest error we know how to reach."""
+# Folders up to this size are held in memory.
+MEMORY_GB = 1.0
 
 
 @dataclass(frozen=True)
@@ -73,14 +77,34 @@ class TrainSettings:
         "decay of an exponential moving average of the weights, which is then tested; 0 for none",
         0.0,
     )
+    scale_head: bool = setting(
+        "divide the head's learning rate by the number of positions that it reads, relative to "
+        "images of 32x32",
+        False,
+    )
     augment: bool = setting("random jitter, crop and flip, as in the paper", True)
     flips: str = setting(
-        "random, or alternating: every image is flipped in every other epoch", "random"
+        "random; alternating: every image is flipped in every other epoch; or none", "random"
     )
     erase: float = setting(
         "probability that a rectangle of a training image is replaced by noise", 0.0
     )
+    normalise: str = setting(
+        "mean and standard deviation for normalisation: published (for folders ImageNet's), or "
+        "data: those of the training images",
+        "published",
+    )
+    memory_gb: float = setting(
+        "folders: decode images once and hold them in memory if they take at most this many GB; 0 "
+        "reads them again in every epoch",
+        0.0,
+    )
     validate: bool = setting("hold out a fifth of the training set and test on it", False)
+    early_stop: int = setting(
+        "stop when the error on the held-out images has not fallen for this many epochs; needs "
+        "--validate; 0 for never",
+        0,
+    )
     limit: int = setting("train on this many images, balanced over classes; 0 for all", 0)
     epoch_images: int = setting(
         "images per epoch, sampled again for each, to test more often; 0 for all", 0
@@ -113,90 +137,9 @@ class TrainSettings:
         # As versions wrote it that knew no other size, so that their runs go on.
         if self.img_size == self.usual_side:
             object.__setattr__(self, "img_size", 0)
-        for name in ("epochs", "batch_size", "accumulate", "test_every"):
-            at_least(name, getattr(self, name), 1)
-        for name in ("limit", "epoch_images", "test_limit", "img_size", "seed"):
-            at_least(name, getattr(self, name), 0)
-        rates = ("lr", "adamw_lr", "lr_floor", "weight_decay", "step_decay")
-        for name in (*rates, "clip_norm", "warmup_epochs", "momentum"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        shares = ("momentum", "label_smoothing", "average", "erase", "warmup_fraction", "beta1_low")
-        for name in shares:
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be in [0, 1), got {getattr(self, name)}")
-        choices = {
-            "recipe": RECIPE_NAMES,
-            "optimizer": ("sgd", "adam", "adamw", "rmsprop", "radam", "muon"),
-            "schedule": ("step", "cosine", "linear", "exponential", "constant"),
-            "flips": ("random", "alternating"),
-            "precision": ("float32", "bf16"),
-            "views": ("", "azimuth", "elevation"),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(unknown(name, getattr(self, name), allowed))
-        self._refuse_contradictions()
-        self._refuse_data()
-
-    def _refuse_contradictions(self) -> None:
-        if not 0 < self.lr_decay <= 1 or self.decay_epochs <= 0:
-            raise ValueError(
-                "lr_decay must be in (0, 1] and decay_epochs positive, got "
-                f"{self.lr_decay} and {self.decay_epochs}"
-            )
-        check_drops(self.drops)
-        if self.momentum and self.optimizer not in ("sgd", "muon"):
-            raise ValueError(
-                f"momentum is not supported by {self.optimizer}; remove it, or use sgd or muon"
-            )
-        if self.nesterov and not self.momentum:
-            raise ValueError("nesterov needs momentum > 0; set momentum=0.9 or remove nesterov")
-        if self.beta1_low and self.optimizer not in ("adam", "adamw", "radam"):
-            raise ValueError(
-                f"beta1_low is not supported by {self.optimizer}; remove it, or use adam, adamw or "
-                "radam"
-            )
-        if self.beta1_low and self.lr <= self.lr_floor:
-            raise ValueError(
-                f"beta1_low needs lr above lr_floor, got {self.lr} and {self.lr_floor}"
-            )
-        if self.warmup_epochs and self.warmup_fraction:
-            raise ValueError("warmup_epochs and warmup_fraction exclude each other; remove one")
-        if self.warmup_epochs >= self.epochs:
-            raise ValueError(
-                f"warmup_epochs ({self.warmup_epochs}) must be less than epochs ({self.epochs})"
-            )
-        if self.freeze and not self.init_from:
-            raise ValueError("freeze needs init_from: only trained weights are worth keeping")
-        if self.accumulate > self.batch_size:
-            raise ValueError(
-                f"accumulate ({self.accumulate}) cannot exceed batch_size ({self.batch_size})"
-            )
-
-    def _refuse_data(self) -> None:
-        from clustercaps.data.catalogue import info, is_streamed
-        from clustercaps.models.registry import check_settings
-
-        check_settings(self.model, self.model_settings)
-        if self.views and (is_streamed(self.data) or not info(self.data).stereo):
-            raise ValueError(
-                f"views is not supported by {self.data}; use smallnorb or rendered-norb"
-            )
-        if self.views and self.validate:
-            raise ValueError("views tests on the test set, validate does not; set only one of them")
-        if not is_streamed(self.data):
-            info(self.data)
-        elif not self.augment:
-            raise ValueError(
-                f"augment=False is not supported by {self.data}: images are cropped and flipped "
-                "while they are read"
-            )
-        if (self.erase or self.flips != "random") and (is_streamed(self.data) or not self.augment):
-            raise ValueError("erase and flips need augment and a dataset in memory")
-        for name in ("num_classes", "in_chans", "img_size"):
-            if name in self.model_settings:
-                raise ValueError(f"{name} is determined by the dataset; remove it")
+        check_values(self)
+        check_contradictions(self)
+        check_data(self)
 
     @property
     def warmup(self) -> float:
@@ -222,26 +165,48 @@ class TrainSettings:
 
 def resolve(model: str, data: str, recipe: str | None = None, **overrides: Any) -> TrainSettings:
     """A recipe with some of its settings overridden; unknown names are rejected."""
-    from clustercaps.data.catalogue import published_name
+    from clustercaps.data.catalogue import is_own, published_name
     from clustercaps.models.registry import get_preset
 
     preset = get_preset(model)
-    recipe = recipe or preset.default_recipe
+    recipe = recipe or preset.recipe_for(published_name(data))
     start = preset.get_recipe(recipe, published_name(data))
     known = [f.name for f in dataclasses.fields(TrainSettings)]
     for name in overrides:
         if name not in known:
             raise ValueError(unknown("setting", name, known))
-    size = {"img_size": preset.size_for(published_name(data))}
-    chosen = {"model": model, "data": data, "recipe": recipe, **size, **start, **overrides}
+    new_network = is_own(data) and not overrides.get("init_from")
+    # Weights to start from were most likely trained with the usual size and head.
+    task = published_name(data) if new_network or not is_own(data) else ""
+    size = {"img_size": preset.size_for(task)}
+    if new_network and "img_size" not in overrides and task in preset.sizes:
+        size["img_size"] = size_for_folder(data, size["img_size"], preset.img_size)
+    # Runs of earlier versions normalised folders as ImageNet, and read them in every epoch.
+    own = {"normalise": "data", "memory_gb": MEMORY_GB} if is_own(data) else {}
+    chosen = {"model": model, "data": data, "recipe": recipe, **size, **own, **start, **overrides}
+    network = chosen.get("model_settings", {})
+    if new_network and isinstance(network, dict):
+        chosen["model_settings"] = {**preset.own_settings, **network}
     return TrainSettings(**chosen)
+
+
+def size_for_folder(data: str, usual: int, smallest: int) -> int:
+    """The image size for a folder: the usual one, or less if its images are smaller."""
+    from clustercaps.data.folders import largest_side
+
+    side = largest_side(data) if data.startswith("folder:") else None
+    return usual if side is None else min(usual, max(smallest, side))
 
 
 def differs_from_published(settings: TrainSettings) -> str:
     """How dataset or image size differ from the published ones; empty if they do not."""
+    from clustercaps.data.catalogue import is_own
     from clustercaps.models.registry import get_preset
     from clustercaps.utils.sizes import show_size
 
+    if is_own(settings.data) and settings.recipe == "strong":
+        # Nobody takes a recipe of ours on images of their own for published.
+        return ""
     preset = get_preset(settings.model)
     published: dict[int, list[str]] = {}
     for name in preset.data:
@@ -253,16 +218,6 @@ def differs_from_published(settings: TrainSettings) -> str:
         f"{settings.model} was published on {' and '.join(named)}; this run has {settings.data} at "
         f"{show_size(settings.side)}"
     )
-
-
-def check_drops(text: str) -> None:
-    """Reject drops that are not fractions of the run, such as "1/3,2/3"."""
-    try:
-        good = all(0 < Fraction(part) < 1 for part in text.split(",") if part)
-    except (ValueError, ZeroDivisionError):
-        good = False
-    if not good:
-        raise ValueError(f'drops must be fractions of the run such as "1/3,2/3", got {text!r}')
 
 
 # Network settings of runs from before step_decay existed, where the same name now builds another
@@ -280,21 +235,3 @@ def from_json(text: str, source: str) -> TrainSettings:
         return TrainSettings(**stored)
     except (TypeError, ValueError, KeyError) as error:
         raise ValueError(f"{source} does not contain valid run settings: {error}") from error
-
-
-def check_types(settings: TrainSettings) -> None:
-    """Reject values of the wrong type; an int is accepted as a float, as in JSON."""
-    hints = typing.get_type_hints(TrainSettings)
-    for each in dataclasses.fields(settings):
-        value, expected = getattr(settings, each.name), hints[each.name]
-        if isinstance(expected, types.GenericAlias):
-            expected = typing.get_origin(expected)
-        if expected is float and type(value) is int:
-            object.__setattr__(settings, each.name, float(value))
-        elif type(value) is not expected:
-            raise ValueError(f"{each.name} must be {expected.__name__}, got {value!r}")
-        elif expected is float and not math.isfinite(value):
-            raise ValueError(f"{each.name} must be a finite number, got {value}")
-    for name, value in settings.model_settings.items():
-        if not is_finite(value):
-            raise ValueError(f"{name} of the network must have finite values, got {value!r}")

@@ -8,7 +8,8 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from clustercaps.data import DataError, FolderImages, open_folder, read_image
+from clustercaps.data import DataError, FolderImages, open_folder, read_image, statistics_of
+from clustercaps.data.memory import decode, decoded_bytes
 
 
 def picture(path, size=(40, 30), mode="RGB", seed=0):
@@ -114,12 +115,57 @@ def test_imagenet_is_looked_for_in_the_given_folder_or_the_cache(root, cache):
 
 
 def test_class_folders_directly(root):
-    assert len(small(f"folder:{root / 'train'}")) == 5
     everything = small(f"folder:{root / 'train'}", "all")
+    assert len(everything) == 5
     assert torch.equal(everything[0][0], everything[0][0])
     assert not everything.augment
-    with pytest.raises(DataError, match="no subfolder test or val or validation"):
-        small(f"folder:{root / 'train'}", "test")
+
+
+def test_a_fifth_of_an_undivided_folder_is_held_out(root):
+    for number in range(20):
+        picture(root / "train" / "cat" / f"more-{number}.png", seed=number)
+    name = f"folder:{root / 'train'}"
+    train, test = small(name, "train", seed=1), small(name, "test", seed=2)
+    assert train.augment
+    assert not test.augment
+    # 23 cats and 2 dogs: round(0.2 * 23) and round(0.2 * 2).
+    assert torch.bincount(test.labels, minlength=2).tolist() == [5, 0]
+    paths = [{part.path(i) for i in range(len(part))} for part in (train, test)]
+    assert len(paths[0] | paths[1]) == 25
+    assert not paths[0] & paths[1]
+    assert paths[1] == {test.path(i) for i in range(len(small(name, "test")))}
+    few = root / "val"
+    with pytest.raises(DataError, match="too few images to hold out a fifth"):
+        small(f"folder:{few}")
+    (root / "other").mkdir()
+    (root / "train").rename(root / "other" / "train")
+    with pytest.raises(DataError, match=r"no subfolder test or val.*a fifth is then held out"):
+        small(f"folder:{root / 'other'}", "test")
+
+
+def test_decoded_folders_are_the_same_images(root):
+    train, test = small(f"folder:{root}"), small(f"folder:{root}", "test")
+    whole, centre = decode(train, "mine"), decode(test, "mine")
+    assert whole.pixels.shape == (5, 3, 16, 16)
+    assert torch.equal(whole.pixels[1], read_image(train.path(1), 16))
+    assert torch.equal(centre.pixels, torch.stack([test[i][0] for i in range(2)]))
+    assert decoded_bytes(train) == whole.pixels.numel()
+    assert decoded_bytes(test) == centre.pixels.numel()
+    assert whole.meta["class_names"] == ("cat", "dog")
+    part = train.subset(torch.tensor([4, 0]))
+    assert [part.path(i).name for i in range(2)] == ["z.jpg", "a.png"]
+    (root / "train" / "cat" / "b.JPEG").write_bytes(b"broken")
+    with pytest.raises(DataError, match=r"b\.JPEG: not a readable image"):
+        decode(train, "mine")
+
+
+def test_statistics_of_streamed_and_decoded_images(root):
+    test = small(f"folder:{root}", "test")
+    mean, std = statistics_of(test)
+    pixels = decode(test, "mine").pixels.double() / 255
+    assert mean == pytest.approx(pixels.mean((0, 2, 3)).tolist())
+    assert std == pytest.approx(pixels.std((0, 2, 3), correction=0).tolist())
+    assert statistics_of(decode(test, "mine")) == (mean, std)
 
 
 def test_class_numbers_are_those_of_the_training_folder(root):

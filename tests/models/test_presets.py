@@ -21,7 +21,7 @@ def trained_network(name: str, dataset: str) -> ImageClassifier:
     images = Images(
         torch.zeros(1, *known.shape, dtype=torch.uint8),
         torch.zeros(1, dtype=torch.int64),
-        {"num_classes": known.num_classes},
+        {"num_classes": known.num_classes, "class_names": known.class_names},
     )
     with torch.device("meta"):
         return cc.create_model(name, **network_settings(resolve(name, dataset), images))
@@ -92,7 +92,7 @@ def test_every_preset_names_its_images(name: str) -> None:
     preset = get_preset(name)
     assert preset.data
     assert {*preset.data} <= {*SETS, "imagenet"}
-    assert {*preset.sizes} <= {*preset.data}
+    assert {*preset.sizes} <= {*preset.data, "own"}
     with torch.device("meta"):
         assert cc.create_model(name).img_size == (preset.img_size, preset.img_size)
 

@@ -146,7 +146,8 @@ def test_unfinished_runs_have_no_figures(tmp_path: Path) -> None:
         ("m1", "fashion-mnist-mini", "cluster", True),
         ("m1", "fashion-mnist-mini", "uniform", True),
         ("m1", "fashion-mnist-mini", "em", False),
-        ("m1", "folder:here", "cluster", False),
+        ("m1", "folder:here", "cluster", True),
+        ("m1", "own:mine", "cluster", False),
         ("capsnet", "fashion-mnist-mini", None, False),
     ],
 )

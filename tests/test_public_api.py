@@ -23,8 +23,9 @@ PUBLIC = {
         models routing testing training
     """,
     "clustercaps.data": """
-        SETS Augment DataError FolderImages Images Prepare SetInfo cache_dir info is_streamed load
-        open_folder read_image test_transform train_transform validation_split viewpoint_split
+        SETS Augment DataError FolderImages Images Prepare SetInfo Statistics as_images cache_dir
+        info is_own is_streamed load open_folder read_image statistics_of test_transform
+        train_transform validation_split viewpoint_split
     """,
     "clustercaps.figures": "perturbations routing save transforms votes",
     "clustercaps.functional": """

@@ -38,5 +38,5 @@ def packaged_results() -> list[dict[str, Any]]:
     found = []
     for name in list_pretrained():
         model, _, data = name.partition(":")
-        found.append({"weights": name, **read_json(pretrained_folder(model, data) / "result.json")})
+        found.append({"name": name, **read_json(pretrained_folder(model, data) / "result.json")})
     return found

@@ -65,7 +65,7 @@ def test_lists_as_documents(capsys: pytest.CaptureFixture[str]) -> None:
     assert one["parameters"] == count_parameters("m1")
     packaged = document(capsys, "models", "--pretrained", "--json")
     assert isinstance(packaged, list)
-    assert [each["weights"] for each in packaged] == list_pretrained()
+    assert [each["name"] for each in packaged] == list_pretrained()
 
 
 def test_an_error_prints_no_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,7 @@ from clustercaps.kernels.checks import (
     raise_problem,
     size_of,
 )
+from clustercaps.kernels.inference import dense, infer, inferred_capsules
 from clustercaps.kernels.library import NAMES, load
 from clustercaps.utils.derivatives import plain_gradients, refuse_forward_mode, wants_graph
 
@@ -83,7 +84,7 @@ def fused_capsules(
     check_no_norm(norm, norm_weight)
     out, capsules, scale, moments = _empty(x, shape, norm)
     results = (capsules, out, scale, moments) if norm else (out, None, scale, None)
-    load()("forward", layer, eps, norm_eps, *map(_dense, tensors), *results)
+    load()("forward", layer, eps, norm_eps, *map(dense, tensors), *results)
     return out, capsules, scale, moments
 
 
@@ -135,7 +136,7 @@ def fused_capsules_grad(
         layer,
         eps,
         norm_eps,
-        *map(_dense, tensors),
+        *map(dense, tensors),
         *(capsules.contiguous(), scale.contiguous()),
         moments.contiguous() if moments.numel() else None,
         gradient.contiguous(),
@@ -209,10 +210,6 @@ fused_capsules.register_autograd(_backward, setup_context=_save)
 fused_capsules_grad.register_autograd(_no_second_backward)
 
 
-def _dense(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.contiguous()
-
-
 def _empty(x: Tensor, shape: Shape, norm: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Allocate the results of `fused_capsules`."""
     capsules = x.new_empty(shape if norm else (0,))
@@ -274,13 +271,12 @@ def cluster_capsules(
         if isinstance(found, str):
             return None
         if _nobody_watches(tensors):
-            capsules = x.new_empty(found.shape)
-            # Normalised in place; no gradient is needed.
-            results = (capsules, capsules if norm else None, None, None)
-            load()("inference", found.layer, eps, norm_eps, *map(_dense, tensors), *results)
+            capsules = infer(found, tensors, eps, norm, norm_eps)
             return capsules if capsules.dtype == dtype else capsules.to(dtype)
     numbers = (norm, norm_weight, norm_bias, norm_eps, bfloat16)
-    result: Tensor = fused_capsules(x, weight, bias, *sizes, eps, *numbers)[0]
+    arguments = (x, weight, bias, *sizes, eps, *numbers)
+    graph = torch.is_grad_enabled()
+    result: Tensor = fused_capsules(*arguments)[0] if graph else inferred_capsules(*arguments)
     return result if result.dtype == dtype else result.to(dtype)
 
 

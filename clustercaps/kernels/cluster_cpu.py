@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
+from torch.utils.flop_counter import register_flop_formula
 
-from clustercaps.kernels import plain
+from clustercaps.kernels import flops, plain
 from clustercaps.kernels.checks import (
-    Inputs,
     Shape,
     bad_eps,
     check_no_norm,
@@ -28,11 +28,9 @@ from clustercaps.kernels.checks import (
     raise_problem,
     size_of,
 )
-from clustercaps.kernels.inference import dense, infer, inferred_capsules
+from clustercaps.kernels.inference import dense, infer, inferred_capsules, nobody_watches
 from clustercaps.kernels.library import NAMES, load
 from clustercaps.utils.derivatives import plain_gradients, refuse_forward_mode, wants_graph
-
-PLAIN = (Tensor, torch.nn.Parameter)
 
 
 @torch.library.custom_op("clustercaps::fused_capsules", mutates_args=(), device_types="cpu")
@@ -208,6 +206,9 @@ def _no_second_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
 
 fused_capsules.register_autograd(_backward, setup_context=_save)
 fused_capsules_grad.register_autograd(_no_second_backward)
+OPERATORS = torch.ops.clustercaps
+register_flop_formula([OPERATORS.fused_capsules, OPERATORS.inferred_capsules])(flops.forward)
+register_flop_formula(OPERATORS.fused_capsules_grad)(flops.backward)
 
 
 def _empty(x: Tensor, shape: Shape, norm: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -270,7 +271,7 @@ def cluster_capsules(
         found = prepare(x.shape, weight.shape, *others, *sizes, bfloat16)
         if isinstance(found, str):
             return None
-        if _nobody_watches(tensors):
+        if nobody_watches(tensors):
             capsules = infer(found, tensors, eps, norm, norm_eps)
             return capsules if capsules.dtype == dtype else capsules.to(dtype)
     numbers = (norm, norm_weight, norm_bias, norm_eps, bfloat16)
@@ -278,17 +279,3 @@ def cluster_capsules(
     graph = torch.is_grad_enabled()
     result: Tensor = fused_capsules(*arguments)[0] if graph else inferred_capsules(*arguments)
     return result if result.dtype == dtype else result.to(dtype)
-
-
-def _nobody_watches(tensors: Inputs) -> bool:
-    """Whether the kernel may bypass the dispatcher, whose 40 us matter for one image.
-
-    This is the case if no gradient, tensor subclass or view with a negative sign is involved.
-    """
-    graph = torch.is_grad_enabled()
-    for tensor in tensors:
-        if tensor is None:
-            continue
-        if type(tensor) not in PLAIN or tensor.is_neg() or (graph and tensor.requires_grad):
-            return False
-    return True

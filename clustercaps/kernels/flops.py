@@ -7,16 +7,12 @@ multiply because of padding and what it computes a second time in the backward p
 
 from typing import Any
 
-import torch
-from torch.utils.flop_counter import conv_backward_flop, conv_flop_count, register_flop_formula
+from torch.utils.flop_counter import conv_backward_flop, conv_flop_count
 
 from clustercaps.kernels.checks import Shape, out_shape
 
-OPERATORS = torch.ops.clustercaps
 
-
-@register_flop_formula([OPERATORS.fused_capsules, OPERATORS.inferred_capsules])
-def _forward(
+def forward(
     x: Shape,
     weight: Shape,
     bias: Shape | None,
@@ -28,12 +24,13 @@ def _forward(
     *_: Any,
     **__: Any,
 ) -> Any:
+    """Of `fused_capsules` and `inferred_capsules`, from the shapes of their tensors."""
     capsules = out_shape(x, weight, stride, padding, clusters, votes, out_channels)
     return conv_flop_count(_maps(x), list(weight), _votes(capsules, weight))
 
 
-@register_flop_formula(OPERATORS.fused_capsules_grad)
-def _backward(gradient: Shape, x: Shape, weight: Shape, *rest: Any, **__: Any) -> Any:
+def backward(gradient: Shape, x: Shape, weight: Shape, *rest: Any, **__: Any) -> Any:
+    """Of `fused_capsules_grad`, likewise."""
     stride, padding, needed = rest[6], rest[7], rest[14]
     maps = _maps(x)
     convolution = (stride, padding, 1, False, 0, x[1])

@@ -20,6 +20,8 @@ from clustercaps.kernels.checks import (
 from clustercaps.kernels.library import load
 from clustercaps.utils.derivatives import refuse_forward_mode
 
+PLAIN = (Tensor, torch.nn.Parameter)
+
 
 def infer(found: Prepared, tensors: Inputs, eps: float, norm: bool, norm_eps: float) -> Tensor:
     """Capsules of a layer whose sizes were checked, past the dispatcher of PyTorch."""
@@ -28,6 +30,20 @@ def infer(found: Prepared, tensors: Inputs, eps: float, norm: bool, norm_eps: fl
     results = (capsules, capsules if norm else None, None, None)
     load()("inference", found.layer, eps, norm_eps, *map(dense, tensors), *results)
     return capsules
+
+
+def nobody_watches(tensors: Inputs) -> bool:
+    """Whether the kernel may bypass the dispatcher, whose 40 us matter for one image.
+
+    This is the case if no gradient, tensor subclass or view with a negative sign is involved.
+    """
+    graph = torch.is_grad_enabled()
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if type(tensor) not in PLAIN or tensor.is_neg() or (graph and tensor.requires_grad):
+            return False
+    return True
 
 
 def dense(tensor: Tensor | None) -> Tensor | None:

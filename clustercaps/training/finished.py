@@ -14,7 +14,6 @@ from clustercaps import data
 from clustercaps.models import ImageClassifier, from_pretrained
 from clustercaps.models.locate import CONFIG_FILE, locate
 from clustercaps.models.packaged import find_pretrained
-from clustercaps.models.preprocessing import Preprocessing
 from clustercaps.training.batches import class_names, open_split
 from clustercaps.training.card import card_facts
 from clustercaps.training.preprocessing import prepare_of, preprocessing_of, read_pixels
@@ -22,6 +21,7 @@ from clustercaps.training.run_folder import CONFUSION, MODEL, RESULT, SETTINGS, 
 from clustercaps.training.scoring import BATCH, Score, score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.devices import pick_device
+from clustercaps.utils.preprocessing import Preprocessing
 from clustercaps.utils.tables import printable
 
 OVERFLOW = "the output of the network is not finite"

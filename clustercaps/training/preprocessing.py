@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clustercaps import data
 from clustercaps.data.folders import size_before_crop
-from clustercaps.models.preprocessing import CHANNELS, Preprocessing
+from clustercaps.utils.preprocessing import CHANNELS, Preprocessing
 
 # Luma coefficients of red, green and blue (ITU-R 601).
 GREY = (0.299, 0.587, 0.114)

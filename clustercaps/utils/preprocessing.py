@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
-from clustercaps.models.arguments import check_arguments
+from clustercaps.utils.arguments import check_arguments
 from clustercaps.utils.errors import at_least, unknown
 
 # Colour channels of each mode. Stereo pairs are two grey images of one object.

@@ -22,6 +22,8 @@ from clustercaps.utils.errors import at_least, unknown
 
 # Colour channels of each mode. Stereo pairs are two grey images of one object.
 CHANNELS = {"grey": 1, "stereo": 2, "rgb": 3}
+# No image is divided by less than one grey level.
+SMALLEST_STD = 1 / 255
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ class Card:
         model: Name of the network.
         preprocessing: What it expects of an image, and its class names.
         operators: "plain" if it has only operators of its format, "fused" if loading it needs
-            `import clustercaps`.
+            `import clustercaps.kernels`.
         version: Version of the package that wrote it.
     """
 

@@ -10,6 +10,7 @@ from clustercaps.utils.preprocessing import SMALLEST_STD, Preprocessing
 
 Pixels = UInt8[np.ndarray, "channels side side"]
 Maps = Float32[np.ndarray, "channels height width"]
+Square = Float32[np.ndarray, "channels new_side new_side"]
 
 
 def read_input(path: Path, preprocessing: Preprocessing) -> Maps:
@@ -37,7 +38,7 @@ def prepare(pixels: Pixels, preprocessing: Preprocessing) -> Maps:
     return np.ascontiguousarray(image, np.float32)
 
 
-def resized(image: Maps, side: int) -> Maps:
+def resized(image: Maps, side: int) -> Square:
     """Resize a square image with bilinear interpolation; smaller ones average over all pixels."""
     now = image.shape[-1]
     if now == side:
@@ -66,7 +67,7 @@ def bilinear(now: int, side: int) -> Float32[np.ndarray, "side now"]:
     return (weights / weights.sum(1, keepdims=True)).astype(np.float32)
 
 
-def centred(image: Maps, size: int) -> Maps:
+def centred(image: Maps, size: int) -> Square:
     """Pad with zeros or crop to a square around the centre."""
     for axis in (1, 2):
         before = (size - image.shape[axis]) // 2

@@ -110,7 +110,7 @@ def export(
 def describe(exported: Exported) -> str:
     """What to tell the user about the operators of a file."""
     if exported.card.operators == FUSED:
-        return "the fused operator of clustercaps: `import clustercaps` before loading it"
+        return "the fused operator of clustercaps: `import clustercaps.kernels` before loading it"
     assert exported.card.operators == PLAIN
     return "plain operators only: it can be loaded without clustercaps" + (
         f" (no fused operator, because {exported.note})" if exported.note else ""

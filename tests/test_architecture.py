@@ -105,7 +105,7 @@ LIGHT = (
     "clustercaps.utils.files",
     "clustercaps.experiments.harness.store",
     "clustercaps.cli",
-    "clustercaps.export.classifier",
+    "clustercaps.export.reading",
 )
 
 

@@ -63,7 +63,7 @@ def predict(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def open_network(arguments: argparse.Namespace) -> Any:
     """A trained network, or one that was exported; ONNX files do not import torch."""
-    from clustercaps.export.classifier import is_exported, open_exported
+    from clustercaps.export.reading import is_exported, open_exported
 
     if is_exported(arguments.run_name):
         if arguments.device not in ("auto", "cpu") or arguments.data is not None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from clustercaps.export.card import FUSED, PLAIN, Card
-from clustercaps.export.classifier import open_exported
 from clustercaps.export.onnx_file import check_packages, write_onnx
 from clustercaps.export.programs import (
     operators_of,
@@ -20,6 +19,7 @@ from clustercaps.export.programs import (
     write_machine_code,
     write_program,
 )
+from clustercaps.export.reading import open_exported
 from clustercaps.export.samples import Samples
 from clustercaps.export.verify import Verified, verify
 from clustercaps.kernels.build import BuildError, find_compiler

@@ -26,7 +26,8 @@ def forward(
 ) -> Any:
     """Of `fused_capsules` and `inferred_capsules`, from the shapes of their tensors."""
     capsules = out_shape(x, weight, stride, padding, clusters, votes, out_channels)
-    return conv_flop_count(_maps(x), list(weight), _votes(capsules, weight))
+    rows: list[Any] = list(weight)
+    return conv_flop_count(_maps(x), rows, _votes(capsules, weight))
 
 
 def backward(gradient: Shape, x: Shape, weight: Shape, *rest: Any, **__: Any) -> Any:
@@ -35,7 +36,9 @@ def backward(gradient: Shape, x: Shape, weight: Shape, *rest: Any, **__: Any) ->
     maps = _maps(x)
     convolution = (stride, padding, 1, False, 0, x[1])
     shapes = (_votes(gradient, weight), maps, list(weight), None)
-    return conv_backward_flop(*shapes, *convolution, needed[:3], out_val=[maps, list(weight)])
+    # Its decorator adds `out_val`, and turns tensors into shapes.
+    count: Any = conv_backward_flop
+    return count(*shapes, *convolution, needed[:3], out_val=[maps, list(weight)])
 
 
 def _maps(x: Shape) -> list[Any]:

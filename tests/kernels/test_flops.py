@@ -16,9 +16,11 @@ def fused_forward(model: torch.nn.Module, images: Tensor) -> Tensor:
         vote, norm = layer.vote, layer.norm
         window = (layer.stride, layer.padding, layer.clusters, layer.votes, layer.out_channels)
         numbers = (True, norm.weight, norm.bias, norm.eps)
-        capsules = cluster_cpu.cluster_capsules(
+        computed = cluster_cpu.cluster_capsules(
             capsules, vote.weight, vote.bias, *window, False, layer.eps, *numbers
         )
+        assert computed is not None
+        capsules = computed
     return model.head(capsules.flatten(1))
 
 

@@ -52,7 +52,6 @@ def run(arguments: argparse.Namespace) -> None:
     out = arguments.out or default_out(arguments.run_name, arguments.format)
     with silent_interrupts():
         from clustercaps.export.samples import draw_samples
-        from clustercaps.export.verify import TOLERANCE
         from clustercaps.export.write import check_export, describe, export
         from clustercaps.training.finished import Trained
     from clustercaps.utils.tables import printable
@@ -68,7 +67,7 @@ def run(arguments: argparse.Namespace) -> None:
     print(f"{printable(str(out))}: {size:.1f} MB, {trained.title}, {describe(written)}")
     print(
         f"largest difference of an output {found.difference:.1e}, outputs up to {found.scale:.3g} "
-        f"(at most {TOLERANCE:g} of that is accepted), on {samples.origin}"
+        f"(up to {found.accepted:.1e} is accepted), on {samples.origin}"
     )
     speeds = ", ".join(f"{speed:.2f}x for {count}" for count, speed in found.speed.items())
     print(f"speed relative to PyTorch on one thread, in turns: {speeds} images at a time")

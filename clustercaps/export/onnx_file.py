@@ -1,7 +1,6 @@
 """A network as one ONNX file, with standard operators only."""
 
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +11,6 @@ from torch.export import ExportedProgram
 from clustercaps.export.card import INPUT, OUTPUT, Card
 
 MISSING_OPERATOR = re.compile(r"No ONNX function found for <OpOverload\(op='([\w.]+)'")
-
-
-def check_packages() -> None:
-    """Raise an error if a package for ONNX is missing."""
-    for name in ("onnxscript", "onnxruntime"):
-        try:
-            import_module(name)
-        except ImportError as error:
-            raise ImportError(
-                f"the package {name} is needed for ONNX: pip install 'clustercaps[export]'"
-            ) from error
 
 
 def write_onnx(program: ExportedProgram, card: Card, path: Path) -> None:

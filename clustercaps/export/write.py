@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from clustercaps.export.card import FUSED, PLAIN, Card
-from clustercaps.export.onnx_file import check_packages, write_onnx
+from clustercaps.export.onnx_file import write_onnx
 from clustercaps.export.programs import (
     operators_of,
     trace,
@@ -25,6 +25,7 @@ from clustercaps.export.verify import Verified, verify
 from clustercaps.kernels.build import BuildError, find_compiler
 from clustercaps.training.finished import Trained
 from clustercaps.utils.errors import unknown
+from clustercaps.utils.extras import require
 from clustercaps.utils.files import replacing
 from clustercaps.utils.paths import output_path
 
@@ -62,7 +63,7 @@ def check_export(format: str, out: Path) -> None:
         raise ValueError(f"--out must end in {suffix} for --format {format}; got {out}")
     output_path(out)
     if format == "onnx":
-        check_packages()
+        require("export")
     if format == "aoti":
         try:
             find_compiler()

@@ -8,6 +8,7 @@
 # make lint            ruff and mypy
 # make format          ruff, in place
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
+# make test-export     export every network to ONNX and torch.export, and M1 with AOTInductor; ten minutes
 # make test-browser    open the explorer in Chromium and test it; installs Debian's Chromium if it is missing
 # make test-triton     check the Triton kernel without a GPU, in an environment of its own
 # make triton-resources  registers, spills and shared memory of the Triton kernels, into results/
@@ -28,7 +29,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(if $(CONSTRA
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo explore test test-browser test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes test-lowest test-arm dist test-timm clean
+.PHONY: help demo explore test test-export test-browser test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes test-lowest test-arm dist test-timm clean
 .DEFAULT_GOAL := help
 
 help:
@@ -99,6 +100,10 @@ test-browser: .venv/.browser .browser-tools/node_modules/axe-core/axe.min.js
 
 test-registry: .venv/.ok
 	$(PY) -m pytest -m registry
+
+test-export: .venv/.ok
+	$(PY) tests/export/sweep.py --out results/export.csv
+	$(PY) tests/export/sweep.py m1 --formats aoti
 
 fuzz: .venv/.ok
 	$(PY) tests/fuzz/run.py --mutants 5000 --out results/fuzz.json

@@ -23,6 +23,7 @@ COMMANDS = {
     "lr-find": "find a learning rate for a network and a dataset",
     "evaluate": "test a trained network: error, confusion matrix, errors per class",
     "predict": "classify image files with a trained network",
+    "export": "write a trained network as ONNX, torch.export or AOTInductor file",
     "push": "upload a trained network to the Hugging Face Hub",
     "compare": "compare runs: table and learning curves",
     "demo": "train M1 on the built-in dataset and draw figures",

@@ -19,11 +19,9 @@ from clustercaps.data.image_files import image_side, read_image
 from clustercaps.data.split import validation_split
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.files import data_folder
+from clustercaps.utils.image_files import EXTENSIONS
 from clustercaps.utils.progress import progress
 
-EXTENSIONS = frozenset(
-    (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-)
 SPLIT_FOLDERS = {"train": ("train",), "test": ("test", "val", "validation")}
 
 

@@ -11,8 +11,7 @@ from jaxtyping import Float32, UInt8
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
-# No image is divided by less than one grey level.
-SMALLEST_STD = 1 / 255
+from clustercaps.utils.preprocessing import SMALLEST_STD
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
+from torch.utils.flop_counter import register_flop_formula
 
-from clustercaps.kernels import plain
+from clustercaps.kernels import flops, plain
 from clustercaps.kernels.checks import (
-    Inputs,
     Shape,
     bad_eps,
     check_no_norm,
@@ -28,10 +28,9 @@ from clustercaps.kernels.checks import (
     raise_problem,
     size_of,
 )
+from clustercaps.kernels.inference import dense, infer, inferred_capsules, nobody_watches
 from clustercaps.kernels.library import NAMES, load
 from clustercaps.utils.derivatives import plain_gradients, refuse_forward_mode, wants_graph
-
-PLAIN = (Tensor, torch.nn.Parameter)
 
 
 @torch.library.custom_op("clustercaps::fused_capsules", mutates_args=(), device_types="cpu")
@@ -83,7 +82,7 @@ def fused_capsules(
     check_no_norm(norm, norm_weight)
     out, capsules, scale, moments = _empty(x, shape, norm)
     results = (capsules, out, scale, moments) if norm else (out, None, scale, None)
-    load()("forward", layer, eps, norm_eps, *map(_dense, tensors), *results)
+    load()("forward", layer, eps, norm_eps, *map(dense, tensors), *results)
     return out, capsules, scale, moments
 
 
@@ -135,7 +134,7 @@ def fused_capsules_grad(
         layer,
         eps,
         norm_eps,
-        *map(_dense, tensors),
+        *map(dense, tensors),
         *(capsules.contiguous(), scale.contiguous()),
         moments.contiguous() if moments.numel() else None,
         gradient.contiguous(),
@@ -207,10 +206,9 @@ def _no_second_backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
 
 fused_capsules.register_autograd(_backward, setup_context=_save)
 fused_capsules_grad.register_autograd(_no_second_backward)
-
-
-def _dense(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.contiguous()
+OPERATORS = torch.ops.clustercaps
+register_flop_formula([OPERATORS.fused_capsules, OPERATORS.inferred_capsules])(flops.forward)
+register_flop_formula(OPERATORS.fused_capsules_grad)(flops.backward)
 
 
 def _empty(x: Tensor, shape: Shape, norm: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -273,26 +271,11 @@ def cluster_capsules(
         found = prepare(x.shape, weight.shape, *others, *sizes, bfloat16)
         if isinstance(found, str):
             return None
-        if _nobody_watches(tensors):
-            capsules = x.new_empty(found.shape)
-            # Normalised in place; no gradient is needed.
-            results = (capsules, capsules if norm else None, None, None)
-            load()("inference", found.layer, eps, norm_eps, *map(_dense, tensors), *results)
+        if nobody_watches(tensors):
+            capsules = infer(found, tensors, eps, norm, norm_eps)
             return capsules if capsules.dtype == dtype else capsules.to(dtype)
     numbers = (norm, norm_weight, norm_bias, norm_eps, bfloat16)
-    result: Tensor = fused_capsules(x, weight, bias, *sizes, eps, *numbers)[0]
-    return result if result.dtype == dtype else result.to(dtype)
-
-
-def _nobody_watches(tensors: Inputs) -> bool:
-    """Whether the kernel may bypass the dispatcher, whose 40 us matter for one image.
-
-    This is the case if no gradient, tensor subclass or view with a negative sign is involved.
-    """
+    arguments = (x, weight, bias, *sizes, eps, *numbers)
     graph = torch.is_grad_enabled()
-    for tensor in tensors:
-        if tensor is None:
-            continue
-        if type(tensor) not in PLAIN or tensor.is_neg() or (graph and tensor.requires_grad):
-            return False
-    return True
+    result: Tensor = fused_capsules(*arguments)[0] if graph else inferred_capsules(*arguments)
+    return result if result.dtype == dtype else result.to(dtype)

@@ -33,7 +33,6 @@ from clustercaps.models.peers.ms_capsnet import MSCapsNet
 from clustercaps.models.peers.self_routing import SelfRoutingNet
 from clustercaps.models.peers.star_capsules import StarCapsReconstruction
 from clustercaps.models.peers.vb_capsules import VBCapsNet
-from clustercaps.models.preprocessing import Preprocessing
 from clustercaps.models.preset import Preset
 from clustercaps.models.registry import (
     count_parameters,
@@ -43,6 +42,7 @@ from clustercaps.models.registry import (
     list_models,
 )
 from clustercaps.models.stack import CapsuleStack
+from clustercaps.utils.preprocessing import Preprocessing
 
 __all__ = [
     "ARCapsNet",

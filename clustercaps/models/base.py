@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clustercaps.losses import margin_loss, mask_capsules, reconstruction_loss
-from clustercaps.models.preprocessing import Preprocessing
 from clustercaps.models.pretrained import Pretrained
 from clustercaps.routing.squash import length
 from clustercaps.utils.errors import at_least
+from clustercaps.utils.preprocessing import Preprocessing
 from clustercaps.utils.sizes import ImageBatch, Size, pair
 
 ClassCapsules = Float[Tensor, "batch classes dim"]

@@ -10,12 +10,12 @@ import torch
 from huggingface_hub import ModelCard, PyTorchModelHubMixin
 from torch import Tensor, nn
 
-from clustercaps.models.arguments import check_arguments
 from clustercaps.models.card import model_card
 from clustercaps.models.locate import CONFIG_FILE, WEIGHTS_FILE, hub_error, locate
-from clustercaps.models.preprocessing import Preprocessing
+from clustercaps.utils.arguments import check_arguments
 from clustercaps.utils.files import alone_in
 from clustercaps.utils.json_files import read_json
+from clustercaps.utils.preprocessing import Preprocessing
 from clustercaps.utils.tensor_files import misfits, read_tensors, write_tensors
 
 Model = TypeVar("Model", bound="Pretrained")

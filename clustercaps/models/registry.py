@@ -11,7 +11,6 @@ from clustercaps.layers.cluster import CapsuleConv2d
 from clustercaps.layers.inverted import InvertedCapsules2d
 from clustercaps.layers.self_routing import SelfRoutingClasses
 from clustercaps.models.affine import AffineCapsuleNet, AffineCNN
-from clustercaps.models.arguments import check_arguments
 from clustercaps.models.base import ImageClassifier
 from clustercaps.models.capsule_net import CapsuleNet
 from clustercaps.models.class_capsules import ClassCapsuleNet
@@ -24,6 +23,7 @@ from clustercaps.models.preset import CLUSTER_ROUTING_PAPER, Preset
 from clustercaps.models.pretrained import read_config
 from clustercaps.models.transfer import with_in_chans
 from clustercaps.routing import Routing
+from clustercaps.utils.arguments import check_arguments
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.sizes import pair
 

@@ -1,6 +1,5 @@
 """Trained networks and finished runs, for testing and prediction."""
 
-import glob
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,11 +11,9 @@ import torch
 from torch import Tensor
 
 from clustercaps import data
-from clustercaps.data.folders import EXTENSIONS
 from clustercaps.models import ImageClassifier, from_pretrained
 from clustercaps.models.locate import CONFIG_FILE, locate
 from clustercaps.models.packaged import find_pretrained
-from clustercaps.models.preprocessing import Preprocessing
 from clustercaps.training.batches import class_names, open_split
 from clustercaps.training.card import card_facts
 from clustercaps.training.preprocessing import prepare_of, preprocessing_of, read_pixels
@@ -24,6 +21,7 @@ from clustercaps.training.run_folder import CONFUSION, MODEL, RESULT, SETTINGS, 
 from clustercaps.training.scoring import BATCH, Score, score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.devices import pick_device
+from clustercaps.utils.preprocessing import Preprocessing
 from clustercaps.utils.tables import printable
 
 OVERFLOW = "the output of the network is not finite"
@@ -269,20 +267,3 @@ def read_scores(stored: Mapping[str, Any], path: Path) -> dict[str, Score]:
                 "delete it, and the network is tested again"
             )
     return scores
-
-
-def find_images(patterns: Sequence[str]) -> list[Path]:
-    """The image files that match paths, folders and glob patterns."""
-    found: list[Path] = []
-    for pattern in patterns:
-        path = Path(pattern)
-        if path.is_dir():
-            matches = [p for p in sorted(path.rglob("*")) if p.suffix.lower() in EXTENSIONS]
-        elif path.exists():
-            matches = [path]
-        else:
-            matches = [Path(p) for p in sorted(glob.glob(pattern, recursive=True))]
-        if not matches:
-            raise FileNotFoundError(f"no image at {pattern}; pass files, folders or glob patterns")
-        found += matches
-    return found

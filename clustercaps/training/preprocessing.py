@@ -9,10 +9,8 @@ from torch import Tensor
 
 from clustercaps import data
 from clustercaps.data.folders import size_before_crop
-from clustercaps.models.preprocessing import CHANNELS, Preprocessing
-
-# Luma coefficients of red, green and blue (ITU-R 601).
-GREY = (0.299, 0.587, 0.114)
+from clustercaps.utils import pixels
+from clustercaps.utils.preprocessing import CHANNELS, Preprocessing
 
 
 def preprocessing_of(
@@ -64,16 +62,4 @@ def prepare_of(preprocessing: Preprocessing) -> data.Prepare:
 
 def read_pixels(path: Path, preprocessing: Preprocessing) -> UInt8[Tensor, "channels side side"]:
     """An image file as the pixels of a dataset: resized, cropped, grey or in colour."""
-    if preprocessing.colour == "stereo":
-        raise ValueError(
-            f"{path}: the network takes stereo pairs of 2 channels; a single file cannot give them"
-        )
-    pixels = data.read_image(path, preprocessing.read_size)
-    if preprocessing.file_crop is not None:
-        crop = preprocessing.file_crop
-        edge = (preprocessing.read_size - crop) // 2
-        pixels = pixels[:, edge : edge + crop, edge : edge + crop]
-    if preprocessing.colour == "rgb":
-        return pixels
-    grey = (pixels * torch.tensor(GREY).view(3, 1, 1)).sum(0, keepdim=True)
-    return grey.round().to(torch.uint8)
+    return torch.from_numpy(pixels.read_pixels(path, preprocessing))

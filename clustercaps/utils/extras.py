@@ -11,6 +11,7 @@ from importlib.util import find_spec
 EXTRAS = {
     "figures": ("matplotlib",),
     "train": ("accelerate", "requests", "PIL", "tqdm"),
+    "export": ("onnxscript", "onnxruntime", "PIL"),
 }
 # Packages that are not called like their module.
 PACKAGES = {"PIL": "pillow"}

@@ -10,7 +10,7 @@ from helpers.layer_case import Case, gradients
 from torch import nn
 
 import clustercaps as cc
-from clustercaps.kernels import checks, cluster_cpu
+from clustercaps.kernels import checks, cluster_cpu, inference
 from clustercaps.kernels.library import load
 from clustercaps.testing import assert_close
 
@@ -31,6 +31,8 @@ def test_opcheck(bias: bool, dtype: torch.dtype) -> None:
     scaled = [torch.randn(shape, dtype=dtype, requires_grad=True) for _ in range(2)]
     with_norm = (*arguments, True, *scaled, 1e-5)
     torch.library.opcheck(cluster_cpu.fused_capsules, with_norm)
+    without_graph = [t.detach() if isinstance(t, torch.Tensor) else t for t in with_norm]
+    torch.library.opcheck(inference.inferred_capsules, without_graph)
 
     _, capsules, scale, moments = cluster_cpu.fused_capsules(*with_norm)
     plain = [t if t is None else t.detach() for t in (capsules, x, weight, bias_tensor, *scaled)]

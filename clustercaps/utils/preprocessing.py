@@ -17,11 +17,13 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
-from clustercaps.models.arguments import check_arguments
+from clustercaps.utils.arguments import check_arguments
 from clustercaps.utils.errors import at_least, unknown
 
 # Colour channels of each mode. Stereo pairs are two grey images of one object.
 CHANNELS = {"grey": 1, "stereo": 2, "rgb": 3}
+# No image is divided by less than one grey level.
+SMALLEST_STD = 1 / 255
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import clustercaps as cc
-from clustercaps.models.arguments import check_arguments, fits
 from clustercaps.models.registry import PRESETS
+from clustercaps.utils.arguments import check_arguments, fits
 from clustercaps.utils.sizes import Size
 
 

@@ -24,13 +24,14 @@ BELOW: dict[str, set[str]] = {
     "training": {"routing", "kernels", "layers", "losses", "models", "data", "figures"},
 }
 BELOW["experiments"] = BELOW["bench"] = BELOW["explore"] = {*BELOW["training"], "training"}
+BELOW["sklearn"] = {*BELOW["training"], "training"}
 BELOW["testing"] = BELOW["timm"] = BELOW["models"] | {"models"}
 BELOW["cli"] = {*BELOW, "experiments", "bench", "explore"}
 # `clustercaps` itself: its version, and names that it imports on first use.
 ROOT = ""
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE)
-FILES += [PACKAGE / f"{name}.py" for name in ("functional", "losses", "testing", "timm")]
+FILES += [PACKAGE / f"{name}.py" for name in ("functional", "losses", "sklearn", "testing", "timm")]
 
 
 def part_of(path: Path) -> str:
@@ -77,7 +78,7 @@ def test_every_part_has_its_place() -> None:
     parts = {part_of(path) for path in FILES}
     assert parts == set(BELOW), "say in BELOW what a new part may import"
     flat = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
-    assert flat == {"functional", "losses", "testing", "timm"}
+    assert flat == {"functional", "losses", "sklearn", "testing", "timm"}
 
 
 def test_no_function_hides_an_import_to_break_a_cycle() -> None:

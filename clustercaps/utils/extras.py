@@ -11,6 +11,7 @@ from importlib.util import find_spec
 EXTRAS = {
     "figures": ("matplotlib",),
     "train": ("accelerate", "requests", "PIL", "tqdm"),
+    "timm": ("timm",),
 }
 # Packages that are not called like their module.
 PACKAGES = {"PIL": "pillow"}

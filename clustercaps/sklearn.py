@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clustercaps.data.prepare import SMALLEST_STD, Prepare
+from clustercaps.data.prepare import Prepare
 from clustercaps.models import ImageClassifier, create_model
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.objective import Objective, new_optimizer
@@ -24,6 +24,7 @@ from clustercaps.training.scoring import BATCH
 from clustercaps.training.settings import TrainSettings, resolve
 from clustercaps.utils.devices import pick_device
 from clustercaps.utils.errors import unknown
+from clustercaps.utils.preprocessing import SMALLEST_STD
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

@@ -48,10 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     A mistake of this package prints one line, too, and returns 1.
     """
     parser = build_parser()
-    if not (sys.argv[1:] if argv is None else argv):
-        print(f"{parser.format_help()}\n{FIRST_STEPS}")
-        return 0
-    arguments = parser.parse_args(argv)
+    given = sys.argv[1:] if argv is None else argv
+    overview = argparse.Namespace(
+        run=lambda _: print(parser.format_help(), FIRST_STEPS, sep="\n", flush=True)
+    )
+    arguments = parser.parse_args(given) if given else overview
     # Remarks on oddities of image files; what cannot be read is an error.
     warnings.filterwarnings("ignore", module=r"PIL\b")
     try:

@@ -12,9 +12,11 @@ EXTRAS = {
     "figures": ("matplotlib",),
     "train": ("accelerate", "requests", "PIL", "tqdm"),
     "export": ("onnxscript", "onnxruntime", "PIL"),
+    "sklearn": ("sklearn",),
+    "timm": ("timm",),
 }
 # Packages that are not called like their module.
-PACKAGES = {"PIL": "pillow"}
+PACKAGES = {"PIL": "pillow", "sklearn": "scikit-learn"}
 
 
 def require(*extras: str) -> None:

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import clustercaps as cc
-from clustercaps.models import CapsuleNet, pretrained
+from clustercaps.models import CapsuleNet
 
 
 @pytest.fixture
@@ -157,25 +157,3 @@ def test_pickled_weights_are_never_read(saved: Path) -> None:
     (saved / "model.safetensors").rename(saved / "pytorch_model.bin")
     with pytest.raises(FileNotFoundError, match="safetensors is missing"):
         cc.from_pretrained(saved)
-
-
-def test_arguments_of_older_versions_of_the_hub(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """huggingface-hub 0.x passes two arguments that later versions do not know."""
-    config = json.loads((saved / "config.json").read_text())
-    del config["architecture"]
-    older = {"proxies": None, "resume_download": None}
-    loaded = CapsuleNet._from_pretrained(model_id=str(saved), **older, **config)
-    assert loaded.settings["votes"] == 5
-    asked: list[dict[str, object]] = []
-
-    def download(**arguments: object) -> str:
-        asked.append(arguments)
-        return str(saved / "model.safetensors")
-
-    monkeypatch.setattr(pretrained, "hf_hub_download", download)
-    for given in (older, {"proxies": {"https": "host"}}):
-        CapsuleNet._from_pretrained(model_id="us/model", **given, **config)
-    assert "proxies" not in asked[0]
-    assert asked[1]["proxies"] == {"https": "host"}

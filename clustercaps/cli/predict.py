@@ -51,7 +51,7 @@ def predict(arguments: argparse.Namespace) -> dict[str, Any]:
     top = min(arguments.top, len(names))
     rows, images = [], []
     for path, probabilities in zip(paths, network.predict(paths), strict=True):
-        ranked = zip(names, map(float, probabilities), strict=True)
+        ranked = zip(names, probabilities.tolist(), strict=True)
         likely = sorted(ranked, key=lambda each: -each[1])[:top]
         rows.append([str(path), *(f"{name} {100 * share:.1f} %" for name, share in likely)])
         images.append(

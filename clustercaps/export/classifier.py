@@ -33,8 +33,8 @@ class ExportedClassifier:
         """Names of the classes, in the order of the outputs."""
         return self.card.preprocessing.class_names
 
-    def predict(self, paths: Sequence[Path]) -> Iterator[list[float]]:
-        """Class probabilities of image files, one list per file."""
+    def predict(self, paths: Sequence[Path]) -> Iterator[Float32[np.ndarray, " classes"]]:
+        """Class probabilities of image files, one vector per file."""
         for start in range(0, len(paths), BATCH):
             part = paths[start : start + BATCH]
             logits = self.run(
@@ -51,4 +51,4 @@ class ExportedClassifier:
                     "after it"
                 )
             powers = np.exp(logits - logits.max(1, keepdims=True))
-            yield from (powers / powers.sum(1, keepdims=True)).tolist()
+            yield from powers / powers.sum(1, keepdims=True)

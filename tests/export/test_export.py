@@ -64,7 +64,7 @@ def test_probabilities_are_those_of_the_network(
     files = draw_files(tmp_path)
     expected = torch.stack(list(trained.predict(files)))
     for path in (onnx.path, pt2.path):
-        actual = torch.tensor(list(open_exported(path).predict(files)))
+        actual = torch.from_numpy(np.stack(list(open_exported(path).predict(files))))
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
 
 
@@ -74,7 +74,7 @@ def test_probabilities_of_images_in_colour(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     files = draw_files(tmp_path / "images")
     expected = torch.stack(list(trained.predict(files)))
-    actual = torch.tensor(list(open_exported(path).predict(files)))
+    actual = torch.from_numpy(np.stack(list(open_exported(path).predict(files))))
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from clustercaps.cli.evaluate import add_run
 from clustercaps.cli.json_output import add_json, json_document
+from clustercaps.utils.extras import require
 from clustercaps.utils.interrupts import silent_interrupts
 
 
@@ -40,11 +41,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 def predict(arguments: argparse.Namespace) -> dict[str, Any]:
     """Print the table; returns the same as a document."""
+    from clustercaps.export.reading import is_exported
     from clustercaps.utils.errors import at_least
     from clustercaps.utils.image_files import find_images
     from clustercaps.utils.tables import text_table
 
     at_least("--top", arguments.top, 1)
+    if not is_exported(arguments.run_name):
+        require("train")
     paths = find_images(arguments.images)
     network = open_network(arguments)
     names = network.class_names

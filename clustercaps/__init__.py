@@ -8,6 +8,7 @@
 - `cc.data`: datasets, preprocessing and augmentation
 - `cc.training`: `train(settings, out)` and the files of a run
 - `cc.figures`: votes, routing weights and reconstructions of an image, as matplotlib figures
+- `cc.sklearn`: networks as a scikit-learn classifier
 - `cc.testing`: checks for your own routings and layers
 
 Names are imported on first use, so that `clustercaps --help` does not import torch.
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import clustercaps.losses as losses
     import clustercaps.models as models
     import clustercaps.routing as routing
+    import clustercaps.sklearn as sklearn
     import clustercaps.testing as testing
     import clustercaps.training as training
     from clustercaps.layers import CapsuleConv2d, ClusterCapsules2d, RoutingTrace
@@ -49,6 +51,7 @@ __all__ = [
     "memory_estimate",
     "models",
     "routing",
+    "sklearn",
     "testing",
     "training",
 ]

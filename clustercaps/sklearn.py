@@ -1,7 +1,8 @@
-"""Capsule networks as a scikit-learn classifier: `CapsuleClassifier().fit(X, y).predict(X)`.
+"""Networks as a scikit-learn classifier.
 
-It trains with the recipes, optimizers and schedules of `clustercaps.training`, but in memory: no run
-folder, no checkpoints, no augmentation. For those, use `clustercaps.training.train`.
+Exports `CapsuleClassifier`: `CapsuleClassifier("m1").fit(X, y).predict(X)`. It trains with the
+recipes, optimizers and schedules of `clustercaps.training`, but in memory: no run folder, no
+checkpoints, no augmentation. For those, use `clustercaps.training.train`.
 """
 
 import math
@@ -22,6 +23,7 @@ from clustercaps.training.schedule import WeightAverage, set_rates
 from clustercaps.training.scoring import BATCH
 from clustercaps.training.settings import TrainSettings, resolve
 from clustercaps.utils.devices import pick_device
+from clustercaps.utils.errors import unknown
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -35,6 +37,12 @@ except ImportError as error:
 
 __all__ = ["CapsuleClassifier"]
 
+# What `settings` may have: the training settings that matter without run folder and augmentation.
+SETTINGS = (
+    *("adamw_lr", "average", "beta1_low", "clip_norm", "decay_epochs", "drops", "label_smoothing"),
+    *("lr_decay", "lr_floor", "momentum", "nesterov", "optimizer", "scale_head", "schedule"),
+    *("step_decay", "warmup_epochs", "warmup_fraction", "weight_decay"),
+)
 # No channel is divided by less than one of 256 grey levels.
 SMALLEST_STD = 1 / 255
 
@@ -54,8 +62,8 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs: Passes over the training set; those of the recipe if None.
         batch_size: Images per step; that of the recipe if None.
         lr: Peak learning rate; that of the recipe if None.
-        settings: Other training settings that differ from the recipe, such as
-            `{"optimizer": "muon"}`; see `clustercaps train --help`.
+        settings: Other settings of optimizer, schedule and loss that differ from the recipe, such
+            as `{"optimizer": "adam", "label_smoothing": 0.0}`; see `clustercaps train --help`.
         model_settings: Arguments of the network, such as `{"votes": 3, "routing": "dynamic"}`.
         device: "auto", or a device as torch names it.
         random_state: Seed of the initial weights and of the order of images.
@@ -111,7 +119,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(self.classes_) < 2:
             raise ValueError(
                 "CapsuleClassifier needs images of at least 2 classes, but y has only one class: "
-                f"{self.classes_[0]!r}"
+                f"{self.classes_[0]}"
             )
         self.image_shape_ = image_shape_of(flat.shape[1], self.image_shape, shape)
         self._fit_scale(flat)
@@ -156,9 +164,11 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _train_settings(self) -> TrainSettings:
         own = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}
         given = {name: value for name, value in own.items() if value is not None}
-        network = dict(self.model_settings or {})
-        given |= {**(self.settings or {}), "model_settings": network}
-        return resolve(self.model, "fashion-mnist-mini", self.recipe, **given)
+        for name in self.settings or {}:
+            if name not in SETTINGS:
+                raise ValueError(unknown("setting", name, SETTINGS))
+        given |= {**(self.settings or {}), "model_settings": dict(self.model_settings or {})}
+        return resolve(self.model, "own:images", self.recipe, **given)
 
     def _fit_scale(self, flat: NDArray[np.float32]) -> None:
         """Remember the range, and then the mean and standard deviation of every channel."""
@@ -213,7 +223,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 if not (norm.isfinite() and loss.isfinite()):
                     raise ValueError(not_finite(model, batch, epoch, rate))
                 optimizer.step()
-                steps, total = steps + 1, total + float(loss)
+                steps, total = steps + 1, total + float(loss.detach())
                 if average is not None:
                     average.update(model, steps)
             curve.append(total / len(images))

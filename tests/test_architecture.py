@@ -23,6 +23,7 @@ BELOW: dict[str, set[str]] = {
     "figures": {"routing", "layers", "losses", "models"},
     "training": {"routing", "kernels", "layers", "losses", "models", "data", "figures"},
 }
+BELOW["sklearn"] = {*BELOW["training"], "training"}
 BELOW["experiments"] = {*BELOW["training"], "training"}
 BELOW["bench"] = BELOW["explore"] = BELOW["export"] = BELOW["experiments"]
 BELOW["testing"] = BELOW["timm"] = BELOW["models"] | {"models"}
@@ -31,7 +32,7 @@ BELOW["cli"] = {*BELOW, "experiments", "bench", "explore", "export"}
 ROOT = ""
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE)
-FILES += [PACKAGE / f"{name}.py" for name in ("functional", "losses", "testing", "timm")]
+FILES += [PACKAGE / f"{name}.py" for name in ("functional", "losses", "sklearn", "testing", "timm")]
 
 
 def part_of(path: Path) -> str:
@@ -78,7 +79,7 @@ def test_every_part_has_its_place() -> None:
     parts = {part_of(path) for path in FILES}
     assert parts == set(BELOW), "say in BELOW what a new part may import"
     flat = {path.stem for path in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
-    assert flat == {"functional", "losses", "testing", "timm"}
+    assert flat == {"functional", "losses", "sklearn", "testing", "timm"}
 
 
 def test_no_function_hides_an_import_to_break_a_cycle() -> None:

@@ -20,7 +20,7 @@ PUBLIC = {
     "clustercaps": """
         CapsuleConv2d ClusterCapsules2d RoutingTrace create_model create_routing data
         figures from_pretrained functional layers list_models list_routings losses memory_estimate
-        models routing testing training
+        models routing sklearn testing training
     """,
     "clustercaps.data": """
         SETS Augment DataError FolderImages Images Prepare SetInfo Statistics as_images cache_dir
@@ -63,6 +63,7 @@ PUBLIC = {
         get_routing heinsen_route inverted_attention_route list_routings max_min_route
         routing_weights self_attention_route self_route star_route vb_route vote_statistics
     """,
+    "clustercaps.sklearn": "CapsuleClassifier",
     "clustercaps.testing": """
         assert_close assert_competition assert_finite assert_matches_reference
         assert_order_does_not_matter assert_routing_contract draw_input equivariance_error

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clustercaps.data import Prepare
+from clustercaps.data.prepare import SMALLEST_STD, Prepare
 from clustercaps.models import ImageClassifier, create_model
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.objective import Objective, new_optimizer
@@ -43,8 +43,6 @@ SETTINGS = (
     *("lr_decay", "lr_floor", "momentum", "nesterov", "optimizer", "scale_head", "schedule"),
     *("step_decay", "warmup_epochs", "warmup_fraction", "weight_decay"),
 )
-# No channel is divided by less than one of 256 grey levels.
-SMALLEST_STD = 1 / 255
 
 
 class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -105,12 +103,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> "CapsuleClassifier":
-        """Train a new network on images and labels.
-
-        Args:
-            X: Images.
-            y: One label per image: numbers or strings.
-        """
+        """Train a new network on images and their labels, which may be numbers or strings."""
         settings, device = self._train_settings(), pick_device(self.device)
         flat, shape = flat_rows(X)
         flat, y = validate_data(self, flat, y, dtype=np.float32)
@@ -127,18 +120,14 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         # The caller's random numbers are left alone.
         with torch.random.fork_rng():
             torch.manual_seed(seed)
-            model = self._new_model()
-        images, classes = self._images(flat, device), torch.from_numpy(labels).to(device)
-        self.loss_curve_, trained = self._train(model.to(device), images, classes, settings, seed)
+            model = self._new_model().to(device)
+            images, classes = self._images(flat, device), torch.from_numpy(labels).to(device)
+            self.loss_curve_, trained = self._train(model, images, classes, settings)
         self.model_ = trained.cpu().eval()
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The probability of every class [N, classes], in the order of `classes_`.
-
-        Args:
-            X: Images of the same shape as those in training.
-        """
+        """The probability of every class [N, classes], in the order of `classes_`."""
         check_is_fitted(self)
         flat, shape = flat_rows(X)
         flat = validate_data(self, flat, dtype=np.float32, reset=False)
@@ -153,11 +142,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return torch.cat(logits).softmax(1).numpy()
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The most likely label of every image.
-
-        Args:
-            X: Images of the same shape as those in training.
-        """
+        """The most likely label of every image."""
         chosen = self.predict_proba(X).argmax(1)
         return self.classes_[chosen]
 
@@ -181,9 +166,9 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _pixels(self, flat: NDArray[np.float32]) -> NDArray[np.float32]:
         """Rows as images [N, C, H, W], in 0 to 1 for training images."""
-        low, high = self.range_
+        low, high = np.float32(self.range_)
         images = flat.reshape(-1, *self.image_shape_).transpose(0, 3, 1, 2)
-        return (images - np.float32(low)) / np.float32(high - low)
+        return (images - low) / (high - low)
 
     def _images(self, flat: NDArray[np.float32], device: torch.device) -> Tensor:
         """Rows as the network reads them."""
@@ -191,27 +176,20 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.prepare_.normalise(pixels.to(device))
 
     def _new_model(self) -> ImageClassifier:
-        height, width, in_chans = self.image_shape_
-        given = {"num_classes": len(self.classes_), "in_chans": in_chans}
-        given |= {"img_size": (height, width)}
-        return create_model(self.model, **given, **(self.model_settings or {}))
+        *size, in_chans = self.image_shape_
+        given: dict[str, Any] = {"num_classes": len(self.classes_), "in_chans": in_chans}
+        return create_model(self.model, img_size=size, **given, **(self.model_settings or {}))
 
     def _train(
-        self,
-        model: ImageClassifier,
-        images: Tensor,
-        labels: Tensor,
-        settings: TrainSettings,
-        seed: int,
+        self, model: ImageClassifier, images: Tensor, labels: Tensor, settings: TrainSettings
     ) -> tuple[list[float], nn.Module]:
         """The loss of every epoch, and the network: the averaged one if the recipe averages."""
         objective = Objective(model, settings, self.prepare_, len(images)).train()
         optimizer = new_optimizer(model, settings)
         average = WeightAverage(model, settings.average) if settings.average else None
-        generator = torch.Generator().manual_seed(seed)
         steps, curve = 0, []
         for epoch in range(settings.epochs):
-            batches = torch.randperm(len(images), generator=generator).split(settings.batch_size)
+            batches = torch.randperm(len(images)).split(settings.batch_size)
             total = 0.0
             for number, chosen in enumerate(batches):
                 rate = set_rates(optimizer, settings, epoch, number / len(batches), steps)
@@ -221,7 +199,11 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 (loss / len(chosen)).backward()
                 norm = nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm or math.inf)
                 if not (norm.isfinite() and loss.isfinite()):
-                    raise ValueError(not_finite(model, batch, epoch, rate))
+                    raise ValueError(
+                        f"loss or gradient is not finite in epoch {epoch + 1}, at learning rate "
+                        f"{rate:.4g}; first seen in {first_not_finite(model, [batch])}; use a "
+                        "smaller lr, settings={'clip_norm': 1.0} or another random_state"
+                    )
                 optimizer.step()
                 steps, total = steps + 1, total + float(loss.detach())
                 if average is not None:
@@ -245,13 +227,7 @@ def flat_rows(X: Any) -> tuple[Any, tuple[int, ...] | None]:
 def image_shape_of(
     features: int, wanted: Sequence[int] | None, seen: tuple[int, ...] | None
 ) -> tuple[int, ...]:
-    """Height, width and channels of images with so many numbers.
-
-    Args:
-        features: Numbers per image.
-        wanted: Height, width and optionally channels, as the user gave them.
-        seen: Height, width and channels of images that are not flat.
-    """
+    """Height, width and channels of images of `features` numbers, as wanted or as seen in X."""
     if wanted is not None:
         shape = (*wanted, 1) if len(wanted) == 2 else tuple(wanted)
         if len(shape) != 3 or math.prod(shape) != features or seen not in (None, shape):
@@ -272,12 +248,3 @@ def image_shape_of(
         stacklevel=3,
     )
     return (1, features, 1)
-
-
-def not_finite(model: nn.Module, batch: Tensor, epoch: int, rate: float) -> str:
-    """A message that training cannot continue."""
-    place = first_not_finite(model, [batch])
-    return (
-        f"loss or gradient is not finite in epoch {epoch + 1}, at learning rate {rate:.4g}; first "
-        f"seen in {place}; use a smaller lr, settings={{'clip_norm': 1.0}} or another random_state"
-    )

@@ -2,9 +2,9 @@
 
     python examples/minimal.py
 
-trains the network on small pictures of bars that it draws itself, horizontal, vertical and
-diagonal, at random places and with noise, and prints the loss and the error on new pictures. With
---small it takes fewer steps.
+trains a small network on pictures of bars that it draws itself, horizontal, vertical and diagonal,
+at random places and with noise, and prints the loss and the error on new pictures. With --small it
+takes only a few steps.
 
 The paper is Zhao and Cheng, "Capsule networks with non-iterative cluster routing", 2021. The
 library computes the same layer without storing its votes, and many times faster.
@@ -60,9 +60,9 @@ class ClusterCapsules(nn.Module):
 
 
 class CapsuleNet(nn.Module):
-    """Five capsule layers and a linear classifier, as M1 of the paper."""
+    """Five capsule layers and a linear classifier, as in the paper; M1 has C = 4, K = 5, D = 6."""
 
-    def __init__(self, classes: int, size: int, channels: int = 4, votes: int = 5, dim: int = 6):
+    def __init__(self, classes: int, size: int, channels: int, votes: int, dim: int) -> None:
         super().__init__()
         # An image is one capsule channel, with one dimension per colour.
         layers = [ClusterCapsules((1, channels), (1, dim), votes, size, clusters=channels)]
@@ -77,9 +77,9 @@ class CapsuleNet(nn.Module):
         return self.head(self.layers(images.unsqueeze(1)).flatten(1))
 
 
-def draw_bars(count: int, size: int = 12, length: int = 6) -> tuple[Tensor, Tensor]:
+def draw_bars(count: int, size: int = 8, length: int = 5) -> tuple[Tensor, Tensor]:
     """Noisy pictures of one bar each, and its direction: 0 to 3."""
-    images = 0.3 * torch.randn(count, 1, size, size)
+    images = 0.2 * torch.randn(count, 1, size, size)
     labels = torch.randint(4, (count,))
     steps = torch.tensor([[0, 1], [1, 0], [1, 1], [1, -1]])[labels]
     places = torch.randint(size - length + 1, (count, 2))
@@ -95,10 +95,10 @@ def main() -> None:
     """Train, and print how well it went."""
     parser = argparse.ArgumentParser(description="Train a capsule network from scratch.")
     parser.add_argument("--small", action="store_true", help="a few seconds")
-    steps = 40 if parser.parse_args().small else 150
+    steps = 10 if parser.parse_args().small else 300
     torch.manual_seed(0)
-    model = CapsuleNet(classes=4, size=12)
-    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9, nesterov=True)
+    model = CapsuleNet(classes=4, size=8, channels=3, votes=3, dim=4)
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
     for step in range(1, steps + 1):
         images, labels = draw_bars(32)
         loss = F.cross_entropy(model(images), labels)

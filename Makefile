@@ -10,6 +10,8 @@
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
 # make test-export     export every network to ONNX and torch.export, and M1 with AOTInductor; ten minutes
 # make test-browser    open the explorer in Chromium and test it; installs Debian's Chromium if it is missing
+# make test-examples   run every file in examples/ for a few seconds; installs lightning, transformers and optuna
+# make test-notebooks  run both notebooks; installs nbclient and ipykernel
 # make test-triton     check the Triton kernel without a GPU, in an environment of its own
 # make triton-resources  registers, spills and shared memory of the Triton kernels, into results/
 # make test-lowest     run the core tests with the oldest version of every dependency; Python 3.10 or 3.11
@@ -29,7 +31,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(if $(CONSTRA
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo explore test test-export test-browser test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes test-lowest test-arm dist test-timm clean
+.PHONY: help demo explore test test-export test-browser test-examples test-notebooks test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes test-lowest test-arm dist test-timm clean
 .DEFAULT_GOAL := help
 
 help:
@@ -97,6 +99,16 @@ test-browser: .venv/.browser .browser-tools/node_modules/axe-core/axe.min.js
 	|| { [ "$$(id -u)" = 0 ] && apt-get -q update && apt-get -q install -y --no-install-recommends chromium; } \
 	|| { echo "Chromium is missing: install it, on Debian with 'apt-get install chromium'" >&2; exit 1; }
 	$(PY) -m pytest -m browser
+
+.venv/.examples .venv/.notebooks: .venv/%: .venv/.ok
+	$(PY) $(PIP_INSTALL) --editable '.[dev,$(@:.venv/.%=%)]'
+	@touch $@
+
+test-examples: .venv/.examples
+	$(PY) -m pytest -m examples -n 2
+
+test-notebooks: .venv/.notebooks
+	$(PY) -m pytest -m notebooks -n 2
 
 test-registry: .venv/.ok
 	$(PY) -m pytest -m registry

@@ -72,6 +72,7 @@ def main() -> None:
             report_to="none",
             label_names=["labels"],
             disable_tqdm=small,
+            dataloader_pin_memory=torch.cuda.is_available(),
             # The loader's worker processes are not worth it for images in memory.
             dataloader_num_workers=0,
             seed=0,

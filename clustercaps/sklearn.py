@@ -148,7 +148,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _train_settings(self) -> TrainSettings:
         own = {"epochs": self.epochs, "batch_size": self.batch_size, "lr": self.lr}
-        given = {name: value for name, value in own.items() if value is not None}
+        given: dict[str, Any] = {name: own[name] for name in own if own[name] is not None}
         for name in self.settings or {}:
             if name not in SETTINGS:
                 raise ValueError(unknown("setting", name, SETTINGS))
@@ -166,7 +166,7 @@ class CapsuleClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _pixels(self, flat: NDArray[np.float32]) -> NDArray[np.float32]:
         """Rows as images [N, C, H, W], in 0 to 1 for training images."""
-        low, high = np.float32(self.range_)
+        low, high = np.array(self.range_, np.float32)
         images = flat.reshape(-1, *self.image_shape_).transpose(0, 3, 1, 2)
         return (images - low) / (high - low)
 

@@ -129,3 +129,9 @@ def test_table_of_routings_is_what_is_registered() -> None:
         assert ("*reconstruction*" in row) == PRESETS[name].reconstruction, name
     for routing in cc.list_routings():
         assert f"[`{routing}`](" in page or routing == "uniform", routing
+
+
+def test_examples_and_notebooks_are_listed() -> None:
+    page = (ROOT / "docs/examples.md").read_text()
+    for path in [*(ROOT / "examples").glob("*.py"), *(ROOT / "notebooks").glob("*.ipynb")]:
+        assert f"](../{path.parent.name}/{path.name})" in page

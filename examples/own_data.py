@@ -59,7 +59,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/shapes"), help="run folder")
     given = parser.parse_args()
     network = {"channels": 2, "votes": 3, "dim": 4} if given.small else {}
-    # Images of one's own are resized to 64x64 unless told otherwise.
     settings = cc.training.resolve(
         "m1",
         "own:shapes",

@@ -7,7 +7,7 @@ Fashion-MNIST. It trains three networks on a few images of each group and prints
 one from initial weights, one that keeps the packaged weights and trains a new head alone, and one
 that continues to train all of them. With --small it takes fewer steps.
 
-On the command line, for a folder of images with the same classes in its subfolders:
+On the command line, for a folder with one subfolder of images per class:
 
     clustercaps train m1 --data folder:groups --init-from m1:fashion-mnist --freeze
 """

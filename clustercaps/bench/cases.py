@@ -14,8 +14,12 @@ from clustercaps.models import ImageClassifier, TrainingBatch, create_model
 
 PAPER_MODELS = ("m1", "m2", "m3", "m4", "s1", "s2", "s3", "s4")
 CLASSES = 10
-# Slowest first. Triton is omitted: everything here runs on CPU, where it is interpreted.
+CPU = torch.device("cpu")
+# Slowest first. On the CPU, Triton is only interpreted.
 CPU_BACKENDS = ("reference", "chunked", "compiled", "cpu")
+ACCELERATOR_BACKENDS = ("reference", "chunked", "compiled", "triton")
+# These compute the votes again in the backward pass; the others store them.
+RECOMPUTING = ("cpu", "chunked", "triton")
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,7 @@ class Options:
     quick: bool = False
     # Every network on images of the size of its paper, instead of `size`.
     published_size: bool = False
+    device: torch.device = CPU
 
     def case(self, model: str) -> "Case":
         """The network on images of the chosen size: grey for M1, colour otherwise."""
@@ -117,22 +122,29 @@ class Workload:
         """The same for the first image only."""
         return Workload(self.module, self.x[:1].detach(), self.target[:1])
 
+    def to(self, device: torch.device) -> "Workload":
+        """The same on a device."""
+        x = self.x.detach().to(device).requires_grad_(self.x.requires_grad)
+        return Workload(self.module.to(device), x, self.target.to(device))
 
-def build(case: Case, backend: str) -> Workload:
-    """A case with one backend; every backend gets the same weights and images."""
+
+def build(case: Case, backend: str, device: torch.device = CPU) -> Workload:
+    """A case with one backend; every backend and device gets the same weights and images."""
     network = case.network()
     use_backend(network, backend)
     draw = torch.Generator().manual_seed(1)
     if not case.layer:
         x = torch.rand(case.batch, case.in_chans, case.size, case.size, generator=draw)
-        return Workload(network, x, torch.randint(CLASSES, (case.batch,), generator=draw))
+        target = torch.randint(CLASSES, (case.batch,), generator=draw)
+        return Workload(network, x, target).to(device)
     layer = capsule_layers(network)[case.layer - 1]
     assert layer.in_size is not None
     shape = (case.batch, layer.in_channels, layer.in_dim, *layer.in_size)
     x = torch.randn(shape, generator=draw)
     shape = (case.batch, layer.out_channels, layer.out_dim, *layer.out_size(layer.in_size))
     # The gradient of an image is not needed.
-    return Workload(layer, x.requires_grad_(case.layer > 1), torch.randn(shape, generator=draw))
+    target = torch.randn(shape, generator=draw)
+    return Workload(layer, x.requires_grad_(case.layer > 1), target).to(device)
 
 
 def capsule_layers(module: nn.Module) -> list[ClusterCapsules2d]:
@@ -146,20 +158,21 @@ def use_backend(module: nn.Module, backend: str) -> None:
         layer.backend = backend
 
 
-def backends(compiled: bool) -> tuple[list[str], list[str]]:
+def backends(compiled: bool, device: torch.device = CPU) -> tuple[list[str], list[str]]:
     """Backends to time, the reference first, and a note for each skipped one.
 
     Args:
         compiled: Whether to include `torch.compile`.
+        device: Where they run.
     """
     names, notes = ["reference"], []
-    for name in CPU_BACKENDS[1:]:
+    for name in (CPU_BACKENDS if device.type == "cpu" else ACCELERATOR_BACKENDS)[1:]:
         if name == "compiled" and not compiled:
             notes.append("compiled: skipped, --compiled includes it (tens of seconds per shape)")
             continue
         try:
             # Builds the kernel if necessary, so that no measurement includes a build.
-            names.append(kernels.choose(name, "cpu"))
+            names.append(kernels.choose(name, device.type))
         except RuntimeError as error:
             notes.append(f"{name}: skipped, {error}")
     return names, notes

@@ -1,13 +1,21 @@
 """Compare backends on several cases: check, interleaved timing, memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
-from clustercaps.bench import official
-from clustercaps.bench.cases import Case, Options, Workload, backends, build
+from clustercaps.bench import accelerator, official
+from clustercaps.bench.cases import (
+    CPU,
+    RECOMPUTING,
+    Case,
+    Options,
+    Workload,
+    backends,
+    build,
+)
 from clustercaps.bench.check import CHECKED_IMAGES, check
 from clustercaps.bench.measure import Timing, matmul, matmul_gflop, take_turns
 from clustercaps.bench.peak_memory import can_measure, peak_extra_mb
@@ -64,7 +72,8 @@ def compare(cases: Sequence[Case], measures: Sequence[str], options: Options) ->
         measures: Some of "forward", "training step", "one image" and "memory".
         options: The options from the command line.
     """
-    names, notes = backends(options.compiled)
+    device = options.device
+    names, notes = backends(options.compiled, device)
     pairs = [(case, name) for case in cases for name in names]
     if options.official is not None:
         official.load_class(options.official)
@@ -73,12 +82,17 @@ def compare(cases: Sequence[Case], measures: Sequence[str], options: Options) ->
             raise ValueError("--official needs one of m1, m2, m3, m4 among --models")
         pairs += [(case, official.NAME) for case in ours_too]
         pairs.sort(key=lambda pair: cases.index(pair[0]))
-    pairs, too_big = those_that_fit(pairs)
+    pairs, too_big = those_that_fit(pairs, device)
     notes += too_big
-    if MEMORY in measures and not can_measure():
-        notes.append("memory: skipped, this system cannot reset the high-water mark of a process")
+    if device.type != "cpu":
+        pairs, failed = accelerator.those_that_run(
+            pairs, lambda case, name: workload(case, name, options), device
+        )
+        notes += [*failed, accelerator.precision_note()]
     timed = [measure for measure in measures if measure != MEMORY]
-    with_memory = MEMORY in measures and can_measure()
+    missing = why_no_memory(device) if MEMORY in measures else ""
+    notes += [f"memory: skipped, {missing}"] if missing else []
+    with_memory = MEMORY in measures and not missing
     turns = (len(pairs) * len(timed) + 1) * options.rounds
     with StepBar(2 * len(pairs) + turns if with_memory else len(pairs) + turns) as bar:
         errors = check_all(pairs, options, bar)
@@ -89,14 +103,16 @@ def compare(cases: Sequence[Case], measures: Sequence[str], options: Options) ->
     return Comparison(results, errors, mm, [*notes, mm_spread])
 
 
-def those_that_fit(pairs: list[tuple[Case, str]]) -> tuple[list[tuple[Case, str]], list[str]]:
+def those_that_fit(
+    pairs: list[tuple[Case, str]], device: torch.device = CPU
+) -> tuple[list[tuple[Case, str]], list[str]]:
     """Skip candidates that need more memory than is free, with a note."""
-    free = free_bytes()
+    free = free_bytes() if device.type == "cpu" else accelerator.free_bytes(device)
     kept, notes = [], []
     for case, name in pairs:
         votes = vote_bytes(case)
         stored = votes[case.layer - 1] if case.layer else sum(votes)
-        needed = 0.0 if name in ("cpu", "chunked") else EAGER_COPIES * stored
+        needed = 0.0 if name in RECOMPUTING else EAGER_COPIES * stored
         if free is None or needed < 0.9 * free:
             kept.append((case, name))
             continue
@@ -116,6 +132,15 @@ def free_bytes() -> int | None:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
 
 
+def why_no_memory(device: torch.device) -> str:
+    """Why peak memory cannot be measured; empty if it can."""
+    if device.type == "cpu":
+        cannot = "this system cannot reset the high-water mark of a process"
+        return "" if can_measure() else cannot
+    return "" if accelerator.can_measure(device) else f"torch reports no peaks for {device}"
+
+
+@accelerator.full_precision()
 def check_all(
     pairs: Sequence[tuple[Case, str]], options: Options, bar: StepBar
 ) -> dict[tuple[str, str], float]:
@@ -126,11 +151,12 @@ def check_all(
         few = replace(case, batch=min(case.batch, CHECKED_IMAGES))
         bar.say(f"checking {case.name} on {few.batch} images")
         ours = [name for name in names if name != official.NAME]
-        for name, error in check(few, ours).items():
+        for name, error in check(few, ours, options.device).items():
             errors[case.name, name] = error
         if official.NAME in names:
             assert options.official is not None
-            errors[case.name, official.NAME] = official.check_official(case, options.official)
+            error = official.check_official(case, options.official, options.device)
+            errors[case.name, official.NAME] = error
         bar.step(len(names))
     return errors
 
@@ -138,16 +164,16 @@ def check_all(
 def workload(case: Case, name: str, options: Options) -> Workload:
     """A case with one of our backends or the released code."""
     if name != official.NAME:
-        return build(case, name)
+        return build(case, name, options.device)
     assert options.official is not None
-    return official.build_official(case, options.official)
+    return official.build_official(case, options.official, options.device)
 
 
 def time_all(
     pairs: Sequence[tuple[Case, str]], measures: Sequence[str], options: Options, bar: StepBar
 ) -> tuple[dict[tuple[Case, str, str], Timing], float, str]:
     """Timings by case, backend and measure; the speed of `torch.mm` in between, and its spread."""
-    functions = {}
+    functions: dict[tuple[Case, str, str], Callable[[], object]] = {}
     works = [workload(case, name, options) for case, name in pairs]
     # Candidates for the same cell run directly after each other.
     for case in dict.fromkeys(case for case, _ in pairs):
@@ -162,7 +188,8 @@ def time_all(
                     functions[other, name, measure] = call[measure]
     side = 256 if options.quick else 2048
     mm_key = (Case(MM, 1, side, 1), MM, MM)
-    timings = take_turns({**functions, mm_key: matmul(side)}, options.rounds, options.seconds, bar)
+    functions[mm_key] = matmul(side, options.device)
+    timings = take_turns(functions, options.rounds, options.seconds, bar, options.device)
     mm = timings.pop(mm_key)
     spread = f"torch.mm: interquartile range is {100 * mm.iqr / mm.median:.0f} % of its median"
     return timings, matmul_gflop(side) / mm.median, spread
@@ -170,8 +197,7 @@ def time_all(
 
 def as_result(case: Case, name: str, measure: str, timing: Timing) -> Result:
     """A timing in milliseconds, with its operation count."""
-    # These recompute the votes in the backward pass; the others store them.
-    work = gflop(case, measure, recomputes=name in ("cpu", "chunked"))
+    work = gflop(case, measure, recomputes=name in RECOMPUTING)
     return Result(
         *(case, name, measure, 1e3 * timing.median, 1e3 * timing.iqr, timing.measurements, work)
     )
@@ -180,13 +206,17 @@ def as_result(case: Case, name: str, measure: str, timing: Timing) -> Result:
 def memory_of_all(
     pairs: Sequence[tuple[Case, str]], options: Options, bar: StepBar
 ) -> list[Result]:
-    """Peak memory of a training step of each candidate, each in its own process."""
+    """Peak memory of a training step of each candidate; on the CPU, each in its own process."""
     results = []
     threads = torch.get_num_threads()
     for case, name in pairs:
         bar.say(f"memory of {name} on {case.name}")
-        folder = options.official if name == official.NAME else None
-        value = peak_extra_mb(case, name, folder, threads)
-        results.append(Result(case, name, MEMORY, value))
+        if options.device.type == "cpu":
+            folder = options.official if name == official.NAME else None
+            value: float | None = peak_extra_mb(case, name, folder, threads)
+        else:
+            value = accelerator.peak_extra_mb(workload(case, name, options), options.device)
+        if value is not None:
+            results.append(Result(case, name, MEMORY, value))
         bar.step()
     return results

@@ -1,14 +1,15 @@
 """A comparison of backends as text tables, a CSV and a figure."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from clustercaps.bench import official
+from clustercaps.bench.cases import Options
 from clustercaps.bench.compare import MEMORY, Comparison, Result
 from clustercaps.bench.csv_output import write_csv
 from clustercaps.bench.figures import redraw
 from clustercaps.bench.measure import show_spread
+from clustercaps.utils.devices import accelerator_name
 from clustercaps.utils.machine import machine
 from clustercaps.utils.tables import text_table
 
@@ -22,18 +23,24 @@ BASELINES = ("reference", official.NAME)
 NOISY = 0.25
 
 
-def publish(comparison: Comparison, measures: Sequence[str], out: Path) -> None:
+def publish(comparison: Comparison, measures: Sequence[str], options: Options) -> None:
     """Print the tables, write the CSV and draw the figure next to it."""
-    told = machine()
+    # Of these measurements: a GPU that was not used has no part in them.
+    told = {**machine(), "accelerator": accelerator_name(options.device)}
     print(describe(comparison, told))
     print("\n" + text_table(*absolute_table(comparison, measures)))
     ratios = ratio_rows(comparison, measures)
     if ratios:
         print("\nSpeed-up, or for memory the reduction factor\n")
         print(text_table(["model", "backend", "compared with", *measures], ratios))
-    write_csv(out, COLUMNS, csv_rows(comparison), told)
-    (figure,) = redraw([out])
-    print(f"\n{out}\n{figure}")
+    write_csv(options.out, COLUMNS, csv_rows(comparison), told)
+    (figure,) = redraw([options.out])
+    print(f"\n{options.out}\n{figure}")
+    if options.device.type != "cpu" and not options.quick:
+        print(
+            f"\nPlease send {options.out} to the maintainers of clustercaps; attach the lines "
+            "above and the output of `clustercaps kernels`."
+        )
 
 
 def describe(comparison: Comparison, told: Mapping[str, Any]) -> str:
@@ -44,8 +51,10 @@ def describe(comparison: Comparison, told: Mapping[str, Any]) -> str:
     if theirs:
         checked += f"; official against ours with the same weights: {max(theirs):.1e}"
     counts = [r.measurements for r in comparison.results if r.measure != MEMORY]
+    used = told.get("accelerator", "none")
+    where = told["machine"] if used == "none" else f"{used}; {told['machine']}"
     lines = [
-        f"{told['machine']}; torch {told['torch']}; commit {told['commit']}",
+        f"{where}; torch {told['torch']}; commit {told['commit']}",
         f"torch.mm, float32: {comparison.mm_gflop_per_s:.0f} GFLOP/s in the same run",
         checked,
         f"times are medians of at least {min(counts)} interleaved measurements, "

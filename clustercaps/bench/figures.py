@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Rows = Sequence[dict[str, str]]
 # The same colour and marker for a backend in all figures.
-BACKENDS = ("reference", "chunked", "cpu", "official", "compiled")
+BACKENDS = ("reference", "chunked", "cpu", "official", "compiled", "triton")
 UNITS = {"image area": "image area (pixels)", "batch": "batch (images)"}
 
 
@@ -92,7 +92,8 @@ def backends_figure(rows: Rows) -> "Figure":
     panels[0].set_yticks(range(len(names)), names)
     panels[0].set_ylim(len(names) - 0.5, -0.5)
     add_legend(figure)
-    add_note(figure, f"{conditions(rows)}; bars: interquartile range")
+    used = rows[0].get("accelerator", "none")
+    add_note(figure, f"{conditions(rows, used)}; bars: interquartile range")
     return figure
 
 
@@ -178,8 +179,9 @@ def case_name(row: dict[str, str]) -> str:
     return row["model"] if row["layer"] == "all" else f"{row['model']} layer {row['layer']}"
 
 
-def conditions(rows: Rows) -> str:
-    """Images and machine, as in the note below the panels."""
+def conditions(rows: Rows, accelerator: str = "none") -> str:
+    """Images, and machine or accelerator, as in the note below the panels."""
     names = ("batch", "in_chans", "image_side", "image_side")
     images = dict.fromkeys("x".join(row[name] for name in names) for row in rows)
-    return f"{', '.join(images)}; {rows[0]['machine']}"
+    where = rows[0]["machine"] if accelerator in ("none", "") else accelerator
+    return f"{', '.join(images)}; {where}"

@@ -16,4 +16,4 @@ def run(options: Options) -> None:
         for case in map(options.case, options.models)
         for number in range(1, 1 + len(capsule_layers(case.network())))
     ]
-    publish(compare(cases, MEASURES, options), MEASURES, options.out)
+    publish(compare(cases, MEASURES, options), MEASURES, options)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch.utils.benchmark import Measurement, Timer
 
+from clustercaps.bench.accelerator import clock
+from clustercaps.bench.cases import CPU
 from clustercaps.utils.progress import StepBar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -28,7 +30,11 @@ class Timing:
 
 
 def take_turns(
-    functions: Mapping[Key, Callable[[], object]], rounds: int, seconds: float, bar: "StepBar"
+    functions: Mapping[Key, Callable[[], object]],
+    rounds: int,
+    seconds: float,
+    bar: "StepBar",
+    device: torch.device = CPU,
 ) -> dict[Key, Timing]:
     """Time functions in the order A B C A B C ..., each for some time in every round.
 
@@ -37,10 +43,13 @@ def take_turns(
         rounds: Number of rounds.
         seconds: Minimum time per function and round; at least one call.
         bar: Progress bar.
+        device: Where they run; the clock waits for it.
     """
-    threads = torch.get_num_threads()
+    settings: dict[str, Any] = {"num_threads": torch.get_num_threads()}
+    if device.type != "cpu":
+        settings["timer"] = clock(device)
     timers = {
-        key: Timer("function()", globals={"function": function}, num_threads=threads)
+        key: Timer("function()", globals={"function": function}, **settings)
         for key, function in functions.items()
     }
     seen: dict[Key, list[Measurement]] = {key: [] for key in functions}
@@ -79,9 +88,9 @@ def show_spread(value: float, iqr: float) -> str:
     return f"{value:.{digits}f} ({iqr:.{digits}f})"
 
 
-def matmul(side: int) -> Callable[[], object]:
+def matmul(side: int, device: torch.device = CPU) -> Callable[[], object]:
     """A product of square float32 matrices, the yardstick for arithmetic speed."""
-    left, right = torch.randn(2, side, side)
+    left, right = torch.randn(2, side, side).to(device)
     return lambda: torch.mm(left, right)
 
 

@@ -10,4 +10,4 @@ MEASURES = ("forward", "training step", "one image", MEMORY)
 def run(options: Options) -> None:
     """Time the networks, and print, store and plot the results."""
     cases = [options.case(model) for model in options.models]
-    publish(compare(cases, MEASURES, options), MEASURES, options.out)
+    publish(compare(cases, MEASURES, options), MEASURES, options)

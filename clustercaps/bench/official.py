@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clustercaps.bench.cases import Case, Workload, build, capsule_layers
+from clustercaps.bench.cases import CPU, Case, Workload, build, capsule_layers
 from clustercaps.bench.check import CHECKED_IMAGES, relative_error
 
 NAME = "official"
@@ -41,7 +41,7 @@ def load_class(folder: Path) -> Any:
         raise ValueError(f"{path} is not the authors' released network: {error!r}") from error
 
 
-def build_official(case: Case, folder: Path) -> Workload:
+def build_official(case: Case, folder: Path, device: torch.device = CPU) -> Workload:
     """A case with the released code, with the same weights and images as ours."""
     if not case.model.startswith("m"):
         raise ValueError(f"--official supports only the M-variants, not {case.model}")
@@ -70,18 +70,18 @@ def build_official(case: Case, folder: Path) -> Workload:
             for convolution, weight, bias in zip(convolutions, weights, biases, strict=True):
                 convolution.weight.copy_(weight)
                 convolution.bias.copy_(bias)
-    return Workload(theirs, ours.x, ours.target % last.out_channels)
+    return Workload(theirs, ours.x, ours.target % last.out_channels).to(device)
 
 
 @torch.no_grad()
-def check_official(case: Case, folder: Path) -> float:
+def check_official(case: Case, folder: Path, device: torch.device = CPU) -> float:
     """Relative error of the released code against ours, with the same weights.
 
     Raises:
         ValueError: The error is so large that the two compute different things.
     """
     few = Case(case.model, case.in_chans, case.size, min(case.batch, CHECKED_IMAGES))
-    theirs, ours = build_official(few, folder), build(few, "reference")
+    theirs, ours = build_official(few, folder, device), build(few, "reference", device)
     network: Any = ours.module
     classifier: Any = theirs.module.get_submodule("classifier")
     expected = classifier(network.forward_features(ours.x).flatten(2)).squeeze()

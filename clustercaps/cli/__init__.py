@@ -75,7 +75,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def explain(error: Exception) -> tuple[str, int]:
     """What to print for an error, and the exit code: 2 for bad input, 1 for our mistakes."""
     message = str(error)
-    if isinstance(error, MemoryError) or "can't allocate memory" in message:
+    # On the CPU and on a GPU.
+    no_memory = "can't allocate memory" in message or "out of memory" in message
+    if isinstance(error, MemoryError) or no_memory:
         return "error: not enough memory; use a smaller network, batch or dataset", 2
     if isinstance(error, KeyError):
         # str() of a KeyError is the repr of its message. A key alone is no message: a dictionary

@@ -5,6 +5,7 @@
     clustercaps bench --all --compiled             every network, every backend
     clustercaps bench --models m1 --size 96 --batch 16
     clustercaps bench layers --models m3           its five layers, one by one
+    clustercaps bench --device cuda                on a GPU, with the Triton layer; also layers
     clustercaps bench scaling                      how time grows with K, D, C, image and batch
     clustercaps bench epoch                        the kernel's share of an epoch of training
     clustercaps bench peers                        every capsule system, images as in its paper
@@ -22,8 +23,12 @@ measured and how it is counted.
 import argparse
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from clustercaps.utils.extras import require
+
+if TYPE_CHECKING:
+    import torch
 
 WORDS = {
     "models": "whole networks",
@@ -37,12 +42,12 @@ WORDS = {
 UNUSED = {
     "models": ("against",),
     "layers": ("official", "against"),
-    "scaling": ("official", "against"),
-    "epoch": ("official", "against", "compiled", "size", "in_chans", "rounds", "seconds"),
-    "peers": ("official", "compiled"),
+    "scaling": ("official", "against", "device"),
+    "epoch": ("official", "against", "compiled", "size", "in_chans", "rounds", "seconds", "device"),
+    "peers": ("official", "compiled", "device"),
     "spread": (
         *("models", "all", "batch", "official", "against", "compiled", "size", "in_chans"),
-        *("rounds", "seconds"),
+        *("rounds", "seconds", "device"),
     ),
 }
 OUT = {"peers": "peers-bench.csv", "spread": "spread.csv"}
@@ -63,6 +68,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--models", metavar="M1,S4", help="networks to measure (default: m1,m3,s4; scaling: m1)"
     )
     parser.add_argument("--all", action="store_true", help="m1 to m4 and s1 to s4")
+    add_conditions(parser)
+    parser.add_argument("--quick", action="store_true", help="tiny sizes, to check that it works")
+    parser.add_argument(
+        "--redraw",
+        type=Path,
+        nargs="+",
+        metavar="CSV",
+        help="only draw the figures of these files of bench models, layers, scaling or peers",
+    )
+    parser.add_argument(
+        "--out", type=Path, help="CSV to write, with the figure next to it (default: in results/)"
+    )
+
+
+def add_conditions(parser: argparse.ArgumentParser) -> None:
+    """Add the input, what to compare with, and how and where to measure."""
     parser.add_argument("--batch", type=int, help="batch size (default: 64)")
     parser.add_argument(
         "--size", type=int, help="height and width of the images (default: 32; peers: as published)"
@@ -86,18 +107,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rounds", type=int, help="rounds per candidate (default: 7)")
     parser.add_argument("--seconds", type=float, help="minimum time per round (default: 0.3)")
+    parser.add_argument(
+        "--device",
+        metavar="NAME",
+        help="models, layers: where to measure: cpu, cuda, cuda:1, mps, ... (default: cpu)",
+    )
     parser.add_argument("--threads", type=int, help="torch threads (default: torch's choice)")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes, to check that it works")
-    parser.add_argument(
-        "--redraw",
-        type=Path,
-        nargs="+",
-        metavar="CSV",
-        help="only draw the figures of these files of bench models, layers, scaling or peers",
-    )
-    parser.add_argument(
-        "--out", type=Path, help="CSV to write, with the figure next to it (default: in results/)"
-    )
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -105,6 +120,7 @@ def run(arguments: argparse.Namespace) -> None:
     require("train", "figures")
     from clustercaps.bench.cases import PAPER_MODELS, Options
     from clustercaps.models import list_models
+    from clustercaps.utils.devices import pick_device
     from clustercaps.utils.errors import at_least, unknown
     from clustercaps.utils.paths import output_path
 
@@ -122,19 +138,14 @@ def run(arguments: argparse.Namespace) -> None:
         from clustercaps.bench.peers import BATCH, ROUNDS
 
         quick = {"batch": BATCH, "rounds": ROUNDS, **quick}
-    names = ("batch", "size", "in_chans", "rounds", "seconds")
-    given = {name: getattr(arguments, name) for name in names}
-    given = {name: value for name, value in given.items() if value is not None}
-    for name in ("batch", "size", "in_chans", "rounds"):
-        if name in given:
-            at_least(f"--{name.replace('_', '-')}", given[name], 1)
+    given = given_sizes(arguments)
     if arguments.threads is not None:
         import torch
 
         at_least("--threads", arguments.threads, 1)
         torch.set_num_threads(arguments.threads)
-    file = OUT.get(arguments.word, f"bench-{arguments.word}.csv")
-    out = arguments.out or Path("results") / (AGAINST_OUT if arguments.against else file)
+    device = pick_device(arguments.device or "cpu")
+    out = arguments.out or Path("results") / file_name(arguments, device)
     output_path(out)
     for suffix in (".png", ".pdf"):
         output_path(out.with_suffix(suffix))
@@ -146,9 +157,33 @@ def run(arguments: argparse.Namespace) -> None:
         against=arguments.against,
         quick=arguments.quick,
         published_size=arguments.word == "peers" and arguments.size is None,
+        device=device,
         **{**quick, **given},
     )
     import_module(f"clustercaps.bench.{arguments.word}").run(options)
+
+
+def given_sizes(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Input and length of the measurement, as far as flags give them."""
+    from clustercaps.utils.errors import at_least
+
+    names = ("batch", "size", "in_chans", "rounds", "seconds")
+    given = {name: getattr(arguments, name) for name in names}
+    given = {name: value for name, value in given.items() if value is not None}
+    for name, value in given.items():
+        if name != "seconds":
+            at_least(f"--{name.replace('_', '-')}", value, 1)
+    return given
+
+
+def file_name(arguments: argparse.Namespace, device: "torch.device") -> str:
+    """The name of the CSV unless --out gives one."""
+    if device.type != "cpu":
+        layers = "-layers" if arguments.word == "layers" else ""
+        return f"bench-{str(device).replace(':', '-')}{layers}.csv"
+    if arguments.against:
+        return AGAINST_OUT
+    return OUT.get(arguments.word, f"bench-{arguments.word}.csv")
 
 
 def redraw_only(arguments: argparse.Namespace) -> None:

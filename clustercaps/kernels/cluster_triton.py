@@ -59,12 +59,14 @@ def triton_capsules(
         launch = Launch.of(x, weight, bias, capsules, (stride, padding), clusters, votes, uniform)
         tiles = launch.tiles
         grid = (-(-launch.positions // tiles.positions), launch.parent_tiles)
-        wrap_triton(capsules_kernel)[grid](
-            *(x, launch.weight, capsules, scale, launch.positions, *launch.sizes),
-            *(*launch.window, *tiles[:2], uniform, eps, precision, *tiles[2:5]),
-            num_warps=WARPS,
-            num_stages=STAGES,
-        )
+        # Triton launches on the current device. In the backward pass, autograd sets it.
+        with torch.cuda.device_of(x):
+            wrap_triton(capsules_kernel)[grid](
+                *(x, launch.weight, capsules, scale, launch.positions, *launch.sizes),
+                *(*launch.window, *tiles[:2], uniform, eps, precision, *tiles[2:5]),
+                num_warps=WARPS,
+                num_stages=STAGES,
+            )
     return capsules, scale
 
 

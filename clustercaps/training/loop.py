@@ -19,7 +19,7 @@ from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.identity import Identity
 from clustercaps.training.initial import describe_start, new_network, set_training, start_together
 from clustercaps.training.preprocessing import preprocessing_of
-from clustercaps.training.processes import in_all, in_first, same_in_all
+from clustercaps.training.processes import exchange_device, in_all, in_first, same_in_all
 from clustercaps.training.reporting import describe, high_loss, run_bar, say, standing
 from clustercaps.training.result import result_of, stale_epochs
 from clustercaps.training.run_data import RunData
@@ -165,7 +165,7 @@ class Trainer:
         progress, settings = self.state.progress, self.settings
         parallel = self.state.parallel
         self.state.optimizer.zero_grad()
-        loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
+        losses = []
         errors = torch.zeros((), dtype=torch.int64, device=self.device)
         for number, batch in enumerate(parts, 1):
             # Gradients are synchronised once per step, with the last part.
@@ -176,15 +176,20 @@ class Trainer:
                 # DDP averages gradients over processes; multiplied by their number, this gives the
                 # mean over the whole batch, even if it is split unevenly.
                 self.accelerator.backward(loss * (self.share.world / batch.total))
-            loss_sum += loss.detach()
+            losses.append(loss.detach())
             errors += (logits.argmax(1) != batch.labels).sum()
         norm = nn.utils.clip_grad_norm_(parallel.parameters(), settings.clip_norm or math.inf)
-        if not (norm.isfinite() and loss_sum.isfinite()):
+        # In float64, which not every device has; one after the other, since some versions of
+        # Python round differently in sum().
+        loss_sum = 0.0
+        for part in torch.stack(losses).tolist():
+            loss_sum += part
+        if not (norm.isfinite() and math.isfinite(loss_sum)):
             return False
         self.state.optimizer.step()
         progress.step += 1
         progress.steps += 1
-        progress.loss += float(loss_sum)
+        progress.loss += loss_sum
         progress.errors += int(errors)
         progress.seen += sum(len(batch.labels) for batch in parts)
         if self.state.average is not None:
@@ -207,7 +212,8 @@ class Trainer:
         self._refuse_not_finite()
         progress = self.state.progress
         own = [progress.loss, progress.errors, progress.seen]
-        sums = torch.tensor(own, dtype=torch.float64, device=self.device)
+        device = exchange_device(self.accelerator)
+        sums = torch.tensor(own, dtype=torch.float64, device=device)
         loss, errors, seen = self.accelerator.reduce(sums, "sum").tolist()
         progress.epoch += 1
         progress.step, progress.loss, progress.errors, progress.seen = 0, 0.0, 0, 0

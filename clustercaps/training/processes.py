@@ -15,6 +15,14 @@ Value = TypeVar("Value")
 USER_ERRORS = (ValueError, KeyError, OSError, ImportError)
 
 
+def exchange_device(accelerator: Accelerator) -> torch.device:
+    """Where to put what the processes exchange.
+
+    One process exchanges nothing and keeps it on the CPU: not every device has float64.
+    """
+    return accelerator.device if accelerator.num_processes > 1 else torch.device("cpu")
+
+
 def in_first(accelerator: Accelerator, work: Callable[[], Value]) -> Value:
     """Run `work` in the main process; all processes get its value, or raise its error."""
     if accelerator.num_processes == 1:

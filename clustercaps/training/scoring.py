@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from clustercaps.data import FolderImages, Images, Prepare
 from clustercaps.training.batches import Share, evaluation_batches
+from clustercaps.training.processes import exchange_device
 
 # Larger than a training batch: nothing is saved for a backward pass.
 BATCH = 250
@@ -57,10 +58,7 @@ class Score:
 
     def over_all_processes(self, accelerator: Accelerator) -> "Score":
         """The sum of the counts of all processes."""
-        # One process needs no exchange, for which not every device has the types.
-        if accelerator.num_processes == 1:
-            return self
-        device = accelerator.device
+        device = exchange_device(accelerator)
         sums = torch.tensor([self.loss_sum, self.top5_misses], dtype=torch.float64, device=device)
         loss_sum, misses = accelerator.reduce(sums, "sum").tolist()
         confusion = accelerator.reduce(self.confusion.to(device), "sum").cpu()

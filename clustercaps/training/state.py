@@ -14,6 +14,7 @@ from clustercaps.training import checkpoint
 from clustercaps.training.consistency import check_metrics, check_optimizer, checked_progress
 from clustercaps.training.identity import Identity
 from clustercaps.training.objective import Objective, new_optimizer
+from clustercaps.training.processes import exchange_device
 from clustercaps.training.progress import Progress
 from clustercaps.training.schedule import WeightAverage
 from clustercaps.utils.tensor_files import misfits, not_finite
@@ -59,8 +60,8 @@ class TrainState:
 
     def save(self, path: Path) -> None:
         """Write a checkpoint; every process must call this, the main process writes."""
-        device, progress = self.accelerator.device, self.progress
-        random = checkpoint.random_state(device).to(device).unsqueeze(0)
+        device, progress = exchange_device(self.accelerator), self.progress
+        random = checkpoint.random_state(self.accelerator.device).to(device).unsqueeze(0)
         sums = [[progress.loss, progress.errors, progress.seen]]
         each = {
             "random": self.accelerator.gather(random),

@@ -24,3 +24,14 @@ def pick_device(name: str = "auto") -> torch.device:
             f"{known} (or auto)"
         ) from error
     return device
+
+
+def accelerator_name(device: torch.device) -> str:
+    """The name of an accelerator, with the version of its toolkit; "none" for the CPU."""
+    if device.type == "cpu":
+        return "none"
+    name_of = getattr(torch.get_device_module(device), "get_device_name", None)
+    name = device.type if name_of is None else name_of(device)
+    toolkits = {"CUDA": torch.version.cuda, "ROCm": torch.version.hip}
+    versions = [f"{toolkit} {version}" for toolkit, version in toolkits.items() if version]
+    return ", ".join([name, *(versions if device.type == "cuda" else [])])

@@ -6,8 +6,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
+from accelerate import Accelerator
 from helpers.two_processes import FLAGS, children, environment, same_weights, torchrun
 
 from clustercaps.training import processes
@@ -97,3 +100,10 @@ def test_the_command_to_resume_has_the_arguments_of_torchrun(
         words = "\0".join(line).encode()
         monkeypatch.setattr(Path, "read_bytes", lambda _, words=words: words)
         assert processes.launcher() == ["torchrun", *given, "-m"]
+
+
+def test_one_process_keeps_its_sums_on_the_cpu() -> None:
+    for count, expected in ((1, "cpu"), (2, "mps")):
+        accelerator = Accelerator.__new__(Accelerator)
+        accelerator.state = SimpleNamespace(device=torch.device("mps"), num_processes=count)
+        assert processes.exchange_device(accelerator).type == expected

@@ -179,8 +179,8 @@ class Trainer:
             losses.append(loss.detach())
             errors += (logits.argmax(1) != batch.labels).sum()
         norm = nn.utils.clip_grad_norm_(parallel.parameters(), settings.clip_norm or math.inf)
-        # In float64, which not every device has; one after the other, since some versions of
-        # Python round differently in sum().
+        # Added up as float64, which not every device has; not with sum(), which rounds differently
+        # in newer versions of Python.
         loss_sum = 0.0
         for part in torch.stack(losses).tolist():
             loss_sum += part

@@ -115,7 +115,8 @@ def test_unexpected_errors_are_one_line_that_says_how_to_see_more(
         assert "(test_cli.py, line " in err
         assert "CLUSTERCAPS_TRACEBACK=1" in err
         assert err.count("\n") == 1
-    for clean in (KeyError("unknown model 'x'"), ValueError("no"), MemoryError()):
+    full = RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    for clean in (KeyError("unknown model 'x'"), ValueError("no"), MemoryError(), full):
         assert fail(clean) == 2
         assert capsys.readouterr().err.startswith("clustercaps: error: ")
     monkeypatch.setenv("CLUSTERCAPS_TRACEBACK", "1")

@@ -1,5 +1,5 @@
 // The forward pass: a loop over tiles of positions, and for each tile over all clusters of all
-// children.
+// children. With few positions, weights are transformed inside this loop.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -68,12 +68,13 @@ class ForwardChunk {
         first_parent_(first_parent), parents_(last_parent - first_parent) {
     const int64_t width = job.panels.width, most = std::min(kForwardGroup, last - first);
     panels_ = round_up(most, width) / width;
-    if (job.weight) panels_ = std::min(kForwardPanels, panels_);
-    const int64_t size = layer_.rows() * layer_.taps();
-    block_ = std::max<int64_t>(1, kTurnedEntries / size);
-    if (!job.weight) turned_ = Buffer<S>(block_ * size);
-    if (!job.weight && layer_.pairs<S>()) {
-      turned_pairs_ = Buffer<S>(block_ * layer_.rows() * layer_.items<S>());
+    if (job.weight) {
+      panels_ = std::min(kForwardPanels, panels_);
+    } else {
+      const int64_t rows = layer_.rows(), taps = layer_.taps();
+      block_ = std::max<int64_t>(1, kTurnedEntries / (rows * taps));
+      turned_ = Buffer<S>(block_ * rows * taps);
+      if (layer_.pairs<S>()) turned_pairs_ = Buffer<S>(block_ * rows * layer_.items<S>());
     }
     images_ = std::min((most - 1) / layer_.positions() + 2, layer_.batch);
     planes_ = Buffer<S>(images_ * layer_.in_channels * layer_.planes_size());
@@ -205,8 +206,9 @@ class ForwardChunk {
   const ForwardJob<S>& job_;
   const Layer& layer_;
   const std::vector<int64_t> offsets_;
-  // `block_` is the number of parents whose weights are transformed together.
-  int64_t first_, last_, first_parent_, parents_, panels_, images_, block_;
+  int64_t first_, last_, first_parent_, parents_, panels_, images_;
+  // Parents whose weights are transformed together, unless all are transformed before.
+  int64_t block_ = 0;
   Buffer<S> planes_, patches_, pairs_, sum_, total_, turned_, turned_pairs_;
   Tile tile_;
 };

@@ -35,7 +35,7 @@ struct BackwardJob {
   const S* gradient;
   S* x_gradient;
   bool need_weight, need_bias, need_norm;
-  PanelFunctions<S> panels;
+  BackwardPanel<S> panels;
   // Parents in a block of rows; taps rounded up to whole vectors, and to whole product rows.
   int64_t block, padded_taps, pulled_taps;
 

@@ -83,7 +83,7 @@ void backward(const Layer& layer, S eps, const Norm<S>& norm, const S* x, const 
               const S* gradient, const Gradients<S>& out) {
   Buffer<S> turned = to_contrasts(layer, weight, layer.taps()), pulled;
   const Buffer<S> turned_bias = to_contrasts(layer, bias, 1);
-  const PanelFunctions<S> panels = panel_functions<S>(layer);
+  const BackwardPanel<S> panels = backward_panel<S>(layer);
   const int64_t blocks = (layer.all_rows() + kBlockRows - 1) / kBlockRows;
   const int64_t block = std::max<int64_t>(1, (layer.parents() + blocks - 1) / blocks);
   if constexpr (kHasPairs<S>) {

@@ -32,24 +32,45 @@ CAPS_INLINE void turn(const Layer& layer, const S* votes, int64_t step, S* rows,
   as<Some>(rows) = sum * scales[0];
 }
 
-// weight [cluster, vote, parent, size] as [cluster, parent, row, size], row 0 for m and row j for
-// c_j; `size` is the number of taps, or 1 for the bias. Null means zeros.
+// Transforms weight [cluster, vote, parent, size] to [cluster, parent, row, size], row 0 for m and
+// row j for c_j; `size` is the number of taps, or 1 for the bias.
+template <typename S>
+class Contrasts {
+ public:
+  Contrasts(const Layer& layer, const S* weight, int64_t size)
+      : layer_(layer), weight_(weight), size_(size), scales_{S(1) / static_cast<S>(layer.votes)} {
+    for (int64_t j = 1; j < layer.votes; ++j) {
+      scales_.push_back(S(contrast_scale(j, layer.votes)));
+    }
+  }
+
+  // The rows [row, size] of one cluster and parent.
+  void turn_one(int64_t cluster, int64_t parent, S* rows) const {
+    const int64_t parents = layer_.parents();
+    const S* votes = weight_ + (cluster * layer_.votes * parents + parent) * size_;
+    in_vectors<S>(size_, [&](int64_t i, auto some) {
+      turn<decltype(some)>(layer_, votes + i, parents * size_, rows + i, size_, scales_);
+    });
+  }
+
+ private:
+  const Layer& layer_;
+  const S* weight_;
+  int64_t size_;
+  std::vector<S> scales_;
+};
+
+// All clusters and parents; null means zeros.
 template <typename S>
 Buffer<S> to_contrasts(const Layer& layer, const S* weight, int64_t size) {
-  const int64_t votes = layer.votes, parents = layer.parents(), rows = layer.rows();
-  const int64_t step = parents * size, all = layer.all_clusters() * parents;
-  Buffer<S> turned(all * rows * size);
+  const int64_t parents = layer.parents(), all = layer.all_clusters() * parents;
+  Buffer<S> turned(all * layer.rows() * size);
   if (!weight) return turned;
-  std::vector<S> scales{S(1) / static_cast<S>(votes)};
-  for (int64_t j = 1; j < votes; ++j) scales.push_back(S(contrast_scale(j, votes)));
-  const int64_t grain = std::max<int64_t>(1, 65536 / (size * votes));
+  const Contrasts<S> contrasts(layer, weight, size);
+  const int64_t grain = std::max<int64_t>(1, 65536 / (size * layer.votes));
   at::parallel_for(0, all, grain, [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; ++at) {
-      const S* from = weight + (at / parents * votes * parents + at % parents) * size;
-      S* to = turned.get() + at * rows * size;
-      in_vectors<S>(size, [&](int64_t i, auto some) {
-        turn<decltype(some)>(layer, from + i, step, to + i, size, scales);
-      });
+      contrasts.turn_one(at / parents, at % parents, turned.get() + at * layer.rows() * size);
     }
   });
   return turned;

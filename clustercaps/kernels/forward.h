@@ -1,5 +1,5 @@
 // The forward pass: a loop over tiles of positions, and for each tile over all clusters of all
-// children.
+// children. With few positions, weights are transformed inside this loop.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -14,6 +14,10 @@ namespace caps {
 // Number of positions whose padded images a thread prepares at once: few enough to stay in cache.
 constexpr int64_t kForwardGroup = 1024;
 constexpr int64_t kForwardPanels = 4;
+// At most so many positions form a single tile, and weights are transformed where they are used.
+constexpr int64_t kFewPositions = 512;
+// Weights transformed at a time: few enough to stay in a near cache.
+constexpr int64_t kTurnedEntries = 8192;
 
 // The chunks depend only on the number of threads, without work stealing: results are
 // bit-identical between runs.
@@ -36,6 +40,8 @@ struct ForwardJob {
   S eps;
   Norm<S> norm;
   const S* x;
+  Contrasts<S> contrasts;
+  // All weights transformed, or null if chunks transform those that they need.
   const S* weight;
   const S* bias;
   S* capsules;
@@ -43,7 +49,7 @@ struct ForwardJob {
   S* normalised;
   S* scale;
   S* moments;
-  PanelFunctions<S> panels;
+  ForwardPanel<S> panels;
 
   void normalise_map(int64_t image, int64_t channel) const {
     const int64_t map = image * layer.channels + channel, size = layer.dim * layer.positions();
@@ -61,7 +67,15 @@ class ForwardChunk {
       : job_(job), layer_(job.layer), offsets_(tap_offsets(layer_)), first_(first), last_(last),
         first_parent_(first_parent), parents_(last_parent - first_parent) {
     const int64_t width = job.panels.width, most = std::min(kForwardGroup, last - first);
-    panels_ = std::min(kForwardPanels, round_up(most, width) / width);
+    panels_ = round_up(most, width) / width;
+    if (job.weight) {
+      panels_ = std::min(kForwardPanels, panels_);
+    } else {
+      const int64_t rows = layer_.rows(), taps = layer_.taps();
+      block_ = std::max<int64_t>(1, kTurnedEntries / (rows * taps));
+      turned_ = Buffer<S>(block_ * rows * taps);
+      if (layer_.pairs<S>()) turned_pairs_ = Buffer<S>(block_ * rows * layer_.items<S>());
+    }
     images_ = std::min((most - 1) / layer_.positions() + 2, layer_.batch);
     planes_ = Buffer<S>(images_ * layer_.in_channels * layer_.planes_size());
     patches_ = Buffer<S>(panels_ * layer_.taps() * width);
@@ -117,23 +131,57 @@ class ForwardChunk {
       if constexpr (kHasPairs<S>) {
         if (pairs_.get()) pair_patches(layer_, tile_, patches_.get(), layer_.taps(), pairs_.get());
       }
-      // Loop over panels outside clusters: the sums of a panel stay in the L1 cache.
-      for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
-        for (int64_t n = 0; n < layer_.clusters; ++n) {
-          add_cluster(child * layer_.clusters + n, panel);
+      const int64_t begin = child * layer_.clusters, end = begin + layer_.clusters;
+      job_.weight ? add_clusters(begin, end) : turn_and_add_clusters(begin, end);
+    }
+  }
+
+  // Loop over panels outside clusters: the sums of a panel stay in the L1 cache.
+  void add_clusters(int64_t begin, int64_t end) {
+    for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
+      for (int64_t cluster = begin; cluster < end; ++cluster) {
+        const int64_t row = (cluster * layer_.parents() + first_parent_) * layer_.rows();
+        add(cluster, panel, 0, parents_, job_.weight + row * layer_.items<S>());
+      }
+    }
+  }
+
+  // Loop over panels inside: every weight is transformed only once.
+  void turn_and_add_clusters(int64_t begin, int64_t end) {
+    for (int64_t cluster = begin; cluster < end; ++cluster) {
+      for (int64_t first = 0; first < parents_; first += block_) {
+        const int64_t count = std::min(block_, parents_ - first);
+        const S* weight = turn_block(cluster, first, count);
+        for (int64_t panel = 0; panel < tile_.panels(); ++panel) {
+          add(cluster, panel, first, count, weight);
         }
       }
     }
   }
 
-  void add_cluster(int64_t cluster, int64_t panel) {
+  const S* turn_block(int64_t cluster, int64_t first, int64_t count) {
+    const int64_t rows = layer_.rows(), taps = layer_.taps();
+    for (int64_t i = 0; i < count; ++i) {
+      job_.contrasts.turn_one(cluster, first_parent_ + first + i, turned_.get() + i * rows * taps);
+    }
+    if constexpr (kHasPairs<S>) {
+      if (turned_pairs_.get()) {
+        pair_taps(turned_.get(), count * rows, taps, turned_pairs_.get());
+        return turned_pairs_.get();
+      }
+    }
+    return turned_.get();
+  }
+
+  // Adds `count` parents, starting with number `first` of this chunk.
+  void add(int64_t cluster, int64_t panel, int64_t first, int64_t count, const S* weight) {
     const int64_t items = layer_.items<S>(), rows = layer_.rows(), width = job_.panels.width;
-    const int64_t row = (cluster * layer_.parents() + first_parent_) * rows;
-    const int64_t at = panel * parents_ * width;
+    const int64_t row = (cluster * layer_.parents() + first_parent_ + first) * rows;
+    const int64_t at = (panel * parents_ + first) * width;
     const S* patches = pairs_.get() ? pairs_.get() : patches_.get();
-    job_.panels.forward({patches + panel * items * width, job_.weight + row * items,
-                         job_.bias + row, items, rows, parents_, job_.eps, nullptr},
-                        sum_.get() + at, total_.get() + at);
+    job_.panels.add({patches + panel * items * width, weight, job_.bias + row, items, rows, count,
+                     job_.eps, nullptr},
+                    sum_.get() + at, total_.get() + at);
   }
 
   void write(int64_t image) {
@@ -159,7 +207,9 @@ class ForwardChunk {
   const Layer& layer_;
   const std::vector<int64_t> offsets_;
   int64_t first_, last_, first_parent_, parents_, panels_, images_;
-  Buffer<S> planes_, patches_, pairs_, sum_, total_;
+  // Parents whose weights are transformed together, unless all are transformed before.
+  int64_t block_ = 0;
+  Buffer<S> planes_, patches_, pairs_, sum_, total_, turned_, turned_pairs_;
   Tile tile_;
 };
 
@@ -184,6 +234,26 @@ void normalise_shared(const ForwardJob<S>& job, int64_t chunks, int64_t panels, 
   });
 }
 
+// All weights as the panel functions read them, [cluster, parent, row, item].
+template <typename S>
+Buffer<S> turned_weights(const Layer& layer, const S* weight) {
+  Buffer<S> turned = to_contrasts(layer, weight, layer.taps());
+  if constexpr (kHasPairs<S>) {
+    const int64_t rows = layer.all_clusters() * layer.all_rows();
+    if (layer.pairs<S>()) return pair_taps(turned.get(), rows, layer.taps());
+  }
+  return turned;
+}
+
+// Whether threads divide the parents instead of the panels: with few positions, if the largest part
+// is then no larger. A partial panel costs as much as a full one.
+inline bool divides_parents(const Layer& layer, int64_t width, int64_t threads) {
+  const int64_t all = layer.batch * layer.positions(), panels = (all + width - 1) / width;
+  if (all > kFewPositions && all >= 2 * width * threads) return false;
+  const auto largest = [&](int64_t units) { return (units + threads - 1) / threads; };
+  return largest(layer.parents()) * panels <= largest(panels) * layer.parents();
+}
+
 // Computes capsules and scale = 1 / (sum of r), both [batch, parent, position]; with a norm, also
 // normalised, like capsules, and moments [batch, channel, 2].
 template <typename S>
@@ -191,21 +261,18 @@ void forward(const Layer& layer, S eps, const Norm<S>& norm, const S* x, const S
              const S* bias, S* capsules, S* normalised, S* scale, S* moments) {
   const int64_t all = layer.batch * layer.positions();
   if (all == 0) return;
-  Buffer<S> turned = to_contrasts(layer, weight, layer.taps());
-  const Buffer<S> turned_bias = to_contrasts(layer, bias, 1);
-  if constexpr (kHasPairs<S>) {
-    if (layer.pairs<S>()) {
-      turned = pair_taps(turned.get(), layer.all_clusters() * layer.all_rows(), layer.taps());
-    }
-  }
-  const ForwardJob<S> job{layer, used_eps(layer, eps), norm, x, turned.get(), turned_bias.get(),
-                          capsules, normalised, scale, moments, panel_functions<S>(layer)};
-  const int64_t threads = at::get_num_threads(), width = job.panels.width;
-  // With few positions the threads divide the parents, since a partial panel costs as much as a
-  // full one.
-  const bool by_parent = all < 2 * width * threads;
+  const ForwardPanel<S> panels = forward_panel<S>(layer);
+  const int64_t threads = at::get_num_threads(), width = panels.width;
+  const bool by_parent = divides_parents(layer, width, threads);
   const int64_t units = by_parent ? layer.parents() : (all + width - 1) / width;
   const int64_t chunks = std::min(threads, units);
+  // Chunks that divide the positions share the transformed weights.
+  const bool turn_inside = all <= kFewPositions && (by_parent || chunks == 1);
+  const Buffer<S> turned = turn_inside ? Buffer<S>() : turned_weights(layer, weight);
+  const Buffer<S> turned_bias = to_contrasts(layer, bias, 1);
+  const ForwardJob<S> job{layer, used_eps(layer, eps), norm, x,
+                          Contrasts<S>(layer, weight, layer.taps()), turned.get(),
+                          turned_bias.get(), capsules, normalised, scale, moments, panels};
   run_chunks(chunks, [&](int64_t chunk) {
     const int64_t begin = units * chunk / chunks, end = units * (chunk + 1) / chunks;
     if (by_parent) {

@@ -10,6 +10,7 @@ template <typename S, bool Pairs>
 struct InBlocks {
   static constexpr int kVectors = panel_vectors(kMaxRows);
   static constexpr int kWidth = kVectors * kLanes<S>;
+  typedef InBlocks Narrow;
 
   static void forward(Panel<S> panel, S* sum, S* total) {
     for (; panel.parents > 0; panel.next_parents(1), sum += kWidth, total += kWidth) {
@@ -97,27 +98,49 @@ struct InBlocks {
   }
 };
 
-template <typename S, bool Pairs>
-PanelFunctions<S> panel_functions_for(int64_t rows) {
+template <typename S, bool Pairs, typename Choose>
+auto with_rows(int64_t rows, Choose choose) {
   switch (rows) {
-    case 1: return panel_functions_of<S, InRegisters<S, 1, Pairs>>();
-    case 2: return panel_functions_of<S, InRegisters<S, 2, Pairs>>();
-    case 3: return panel_functions_of<S, InRegisters<S, 3, Pairs>>();
-    case 4: return panel_functions_of<S, InRegisters<S, 4, Pairs>>();
-    case 5: return panel_functions_of<S, InRegisters<S, 5, Pairs>>();
-    case 6: return panel_functions_of<S, InRegisters<S, 6, Pairs>>();
-    case 7: return panel_functions_of<S, InRegisters<S, 7, Pairs>>();
-    case 8: return panel_functions_of<S, InRegisters<S, 8, Pairs>>();
-    default: return panel_functions_of<S, InBlocks<S, Pairs>>();
+    case 1: return choose(InRegisters<S, 1, Pairs>{});
+    case 2: return choose(InRegisters<S, 2, Pairs>{});
+    case 3: return choose(InRegisters<S, 3, Pairs>{});
+    case 4: return choose(InRegisters<S, 4, Pairs>{});
+    case 5: return choose(InRegisters<S, 5, Pairs>{});
+    case 6: return choose(InRegisters<S, 6, Pairs>{});
+    case 7: return choose(InRegisters<S, 7, Pairs>{});
+    case 8: return choose(InRegisters<S, 8, Pairs>{});
+    default: return choose(InBlocks<S, Pairs>{});
   }
 }
 
-template <typename S>
-PanelFunctions<S> panel_functions(const Layer& layer) {
+// Calls choose(how) with the panel functions for the rows and products of the layer.
+template <typename S, typename Choose>
+auto with_panels(const Layer& layer, Choose choose) {
   if constexpr (kHasPairs<S>) {
-    if (layer.pairs<S>()) return panel_functions_for<S, true>(layer.rows());
+    if (layer.pairs<S>()) return with_rows<S, true>(layer.rows(), choose);
   }
-  return panel_functions_for<S, false>(layer.rows());
+  return with_rows<S, false>(layer.rows(), choose);
+}
+
+template <typename S>
+BackwardPanel<S> backward_panel(const Layer& layer) {
+  return with_panels<S>(layer, [](auto how) {
+    return BackwardPanel<S>{how.kWidth, how.backward, how.learn};
+  });
+}
+
+// Every position is computed in the same way whatever the width. A narrow panel takes slightly more
+// time per vector, so it has to save more than a sixteenth of them.
+template <typename S>
+ForwardPanel<S> forward_panel(const Layer& layer) {
+  const int64_t positions = layer.batch * layer.positions();
+  return with_panels<S>(layer, [&](auto how) {
+    typedef typename decltype(how)::Narrow Narrow;
+    const int64_t narrow = round_up(positions, Narrow::kWidth);
+    const int64_t wide = round_up(positions, how.kWidth);
+    return 16 * narrow < 15 * wide ? ForwardPanel<S>{Narrow::kWidth, Narrow::forward}
+                                   : ForwardPanel<S>{how.kWidth, how.forward};
+  });
 }
 
 }  // namespace caps

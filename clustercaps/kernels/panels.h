@@ -10,6 +10,7 @@ namespace caps {
 
 constexpr int kMaxRows = 8;
 constexpr int kMaxVectors = 4;
+constexpr int kNarrowVectors = 2;
 
 // Distance between rows of gradients, the same for any panel width, so that loops over them have
 // constant offsets.
@@ -162,11 +163,13 @@ CAPS_INLINE void add_products(const Panel<S>& panel, Vec<S> (&gradients)[Rows][V
 }
 
 // Up to kMaxRows rows, all in registers.
-template <typename S, int K, bool Pairs>
+template <typename S, int K, bool Pairs, int Vectors = panel_vectors(K)>
 struct InRegisters {
-  static constexpr int kVectors = panel_vectors(K);
+  static constexpr int kVectors = Vectors;
   static constexpr int kWidth = kVectors * kLanes<S>;
   static constexpr int kTogether = parents_together(K);
+  // For few positions, of which the last wide panel would leave most vectors empty.
+  typedef InRegisters<S, K, Pairs, std::min(Vectors, kNarrowVectors)> Narrow;
 
   static void forward(Panel<S> panel, S* sum, S* total) {
     each_parent(panel, [&](const Panel<S>& some, auto together) __attribute__((always_inline)) {
@@ -245,20 +248,20 @@ struct InRegisters {
 };
 
 template <typename S>
-struct PanelFunctions {
+struct ForwardPanel {
   int64_t width;
   // Adds a cluster to sum [parent, width] and total [parent, width].
-  void (*forward)(Panel<S>, S* sum, S* total);
+  void (*add)(Panel<S>, S* sum, S* total);
+};
+
+template <typename S>
+struct BackwardPanel {
+  int64_t width;
   // Gradients of the rows [parent, row, kRowStride].
   void (*backward)(Panel<S>, const S* pull, const S* parent, S* gradients);
   // Adds to the gradients of weight and bias of one parent, sums [tap + 1, row, lane] with the bias
   // last. For layers with few taps whose input needs no gradient; nothing else is stored.
   void (*learn)(Panel<S>, const S* pull, const S* parent, S* sums);
 };
-
-template <typename S, typename How>
-PanelFunctions<S> panel_functions_of() {
-  return {How::kWidth, How::forward, How::backward, How::learn};
-}
 
 }  // namespace caps

@@ -138,3 +138,19 @@ def test_autocast_rounds_products_where_that_is_faster(monkeypatch: pytest.Monke
             errors[short] = rounding(capsules, exact.double())
     assert 1e-4 < errors[True] < 0.01
     assert errors[True] != errors[False]
+
+
+@pytest.mark.parametrize("in_dim", [1, 6])
+def test_an_image_alone_has_the_same_bits_as_in_a_batch(in_dim: int) -> None:
+    case = Case(batch=12, in_dim=in_dim, height=8, width=8, votes=8, out_dim=17)
+    x, weight, bias = case.tensors(torch.float32)
+    # Rounded to the nearest, also where the bits of a number are special.
+    weight[0, 0] = torch.tensor(
+        [torch.inf, torch.nan, 1e-42, -0.0, 3e38, 1.0, 1.00390625, 0, 0]
+    ).view(3, 3)
+    torch.set_num_threads(1)
+    together = fused(case, x, weight, bias)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        alone = fused(case, x[1:2], weight, bias)
+        torch.testing.assert_close(alone, together[1:2], rtol=0, atol=0, equal_nan=True)

@@ -140,3 +140,18 @@ def test_same_bits_every_time() -> None:
         for _ in range(3):
             again = gradients(case.fused, case.tensors(torch.float32))
             assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+@pytest.mark.parametrize("votes", range(1, 10))
+@pytest.mark.parametrize("side", [4, 8, 12, 16])
+def test_an_image_alone_has_the_same_bits_as_in_a_batch(side: int, votes: int) -> None:
+    """Alone: narrow panels, weights transformed where they are used, parents divided. Maps are in
+    whole vectors, since the last division of single entries is rounded differently."""
+    images = 2 + 1024 // side**2
+    case = Case(images, in_dim=5, height=side, width=side, votes=votes, out_dim=17)
+    x, weight, bias = case.tensors(torch.float32)
+    torch.set_num_threads(1)
+    together = case.fused(x, weight, bias)
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        assert torch.equal(case.fused(x[1:2], weight, bias), together[1:2])

@@ -9,7 +9,7 @@ from clustercaps.data.catalogue import SETS, STREAMED, info, is_streamed
 from clustercaps.data.datasets import load
 from clustercaps.data.errors import DataError
 from clustercaps.data.files import Say, to_stderr
-from clustercaps.data.folders import FolderImages, open_folder, unreadable
+from clustercaps.data.folders import FolderImages, folder_root, is_divided, open_folder, unreadable
 from clustercaps.data.images import Images
 from clustercaps.data.memory import decode
 from clustercaps.data.published import PUBLISHED, RENDERED
@@ -170,12 +170,13 @@ def _first_of_each_class(folder: FolderImages, name: str) -> Images:
 def _check_folder(name: str, data_dir: Path | str | None, say: Say) -> str:
     lines = []
     broken = total = 0
-    for split in ("train", "test"):
+    divided = is_divided(folder_root(name, data_dir))
+    for split in ("train", "test") if divided else ("all",):
         try:
             folder = open_folder(name, split, data_dir)
         except DataError as error:
             # A folder without a test split can still be used for training.
-            if split == "train":
+            if split != "test":
                 raise
             lines.append(f"{split}: {error}")
             continue
@@ -183,7 +184,10 @@ def _check_folder(name: str, data_dir: Path | str | None, say: Say) -> str:
         for problem in unreadable(folder):
             broken += 1
             say(str(problem))
-        lines.append(f"{name} {split}: {_folder_counts(folder)}, all decoded")
+        part = f"{name} {split}" if divided else name
+        lines.append(f"{part}: {_folder_counts(folder)}, all decoded")
+    if not divided:
+        lines.append("no subfolders train and test: training holds out a fifth of each class")
     if broken:
         raise DataError(
             f"{name}: {broken:,} of {total:,} images cannot be read; repair or remove these files"

@@ -14,6 +14,7 @@ from clustercaps.explore.content import network, pack_weights
 from clustercaps.explore.sources import Source, kind_of, open_source
 from clustercaps.layers import ClusterCapsules2d
 from clustercaps.models import ImageClassifier
+from clustercaps.training.preprocessing import preprocessing_of
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-4}
 
@@ -54,6 +55,7 @@ def random_network(name: str, settings: dict[str, Any]) -> ImageClassifier:
 def as_record(model: ImageClassifier) -> dict[str, Any]:
     classes = tuple(map(str, range(model.num_classes)))
     data = "cifar10" if model.in_chans == 3 else "mnist"
+    model.preprocessing = preprocessing_of(data, model.img_size[0], classes)
     return network(Source("x", "x", kind_of(model, "x"), model, classes, data, {}))
 
 

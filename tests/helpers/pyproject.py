@@ -15,7 +15,9 @@ def dependencies() -> dict[str, str]:
 def extras() -> dict[str, dict[str, str]]:
     """The lower bounds of every extra."""
     entries = re.findall(
-        r"^([a-z]+) = \[(.*?)\](?: *#.*)?$", _table("project.optional-dependencies"), re.M | re.S
+        r"^([a-z]+) = \[(.*?)\](?: *#[^\n]*)?$",
+        _table("project.optional-dependencies"),
+        re.M | re.S,
     )
     return {name: dict(LOWER_BOUND.findall(text)) for name, text in entries}
 

@@ -10,7 +10,7 @@ from helpers.pyproject import extras
 from clustercaps.utils.extras import EXTRAS, PACKAGES, naming_extra, require
 
 # For those who work on clustercaps, not for its users.
-TOOLS = {"dev", "browser", "docs", "release"}
+TOOLS = {"dev", "browser", "docs", "examples", "notebooks", "release"}
 
 
 def test_every_extra_is_the_one_in_pyproject() -> None:

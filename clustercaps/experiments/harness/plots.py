@@ -136,13 +136,13 @@ def line_figure(
         title: Title of the panel.
         xlabel: Label of the x axis.
     """
-    figure = new_figure(COLUMN, 0.16 * len(order) + 0.9)
+    figure = new_figure(COLUMN, max(1.6, 0.16 * len(order) + 0.9))
     ax = figure.subplots()
     for number, (name, cells) in enumerate(groups.items()):
         colour, marker = style_of(number)
         for id, spread in cells.items():
             label = name if id == next(iter(cells)) else None
-            draw_spread(ax, order.index(id), spread, colour, marker, True, label)
+            draw_spread(ax, float(order.index(id)), spread, colour, marker, True, label)
     ax.set(title=title, xlabel=xlabel, ylim=(len(order) - 0.4, -0.6))
     ax.set_yticks(range(len(order)), order)
     ax.margins(x=0.08)

@@ -64,7 +64,7 @@ build/explorer.html: .venv/.ok $(shell find clustercaps/explore clustercaps/mode
 	@mkdir -p build
 	.venv/bin/clustercaps explore --no-open --out $@
 
-# The variable hides an advertisement that the theme prints.
+# The variable hides a notice of the theme about MkDocs 2.
 docs: .venv/.docs build/explorer.html
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 	$(PY) -m pytest -n0 -m site tests/docs

@@ -115,7 +115,7 @@ def _read_dataset(dataset: Any, what: str) -> tuple[Tensor, Tensor]:
         image, label = item
         if hasattr(image, "convert"):
             # An image of Pillow.
-            image = np.asarray(image if image.mode in ("L", "RGB") else image.convert("RGB"))
+            image = np.array(image if image.mode in ("L", "RGB") else image.convert("RGB"))
         if isinstance(image, np.ndarray) and image.ndim == 2:
             image = image[None]
         one = image[None] if isinstance(image, Tensor | np.ndarray) else image

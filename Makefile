@@ -8,7 +8,7 @@
 # make lint            ruff and mypy
 # make format          ruff, in place
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
-# make test-export     export every network to ONNX and torch.export, and M1 with AOTInductor; ten minutes
+# make test-export     export every network to ONNX and torch.export, and M1 with AOTInductor; minutes
 # make test-browser    open the explorer in Chromium and test it; installs Debian's Chromium if it is missing
 # make test-examples   run every file in examples/ for a few seconds; installs lightning, transformers and optuna
 # make test-notebooks  run both notebooks; installs nbclient and ipykernel

@@ -145,7 +145,7 @@ PYTHON ?= python3
 	@echo "Setting up .venv-lowest: some minutes, about 6 GB if torch comes with CUDA"
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-lowest.txt \
-	--editable '.[figures,train]' pytest hypothesis scipy beartype
+	--editable '.[figures,sklearn,train]' pytest hypothesis scipy beartype
 	@touch $@
 
 # Without the checks of shapes, whose plugin for pytest needs a newer jaxtyping.

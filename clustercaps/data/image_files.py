@@ -24,5 +24,8 @@ def image_side(path: Path) -> int:
     try:
         with module.open(path) as image:
             return max(image.size)
+    # Pillow raises many types of exceptions for a corrupt file.
     except Exception as error:
-        raise DataError(f"{path}: not a readable image ({error})") from error
+        raise DataError(
+            f"{path}: not a readable image ({error}); repair or remove the file"
+        ) from error

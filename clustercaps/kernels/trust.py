@@ -88,6 +88,7 @@ def _decide(kind: Kind, device: str) -> bool:
         except torch.OutOfMemoryError:
             # Says nothing about the kernel: ask again next time.
             return False
+        # Compilers and drivers can fail in any way; the reason is kept and shown.
         except Exception as error:
             verdict = Verdict(False, f"{type(error).__name__}: {str(error).strip()[:300]}")
         known[kind] = verdict

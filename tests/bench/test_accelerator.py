@@ -1,4 +1,4 @@
-"""Benchmarks on a GPU, with what can be had without one: a device in name only."""
+"""Benchmarks on a GPU, tested on a machine without one: the device is a fake."""
 
 import csv
 from pathlib import Path

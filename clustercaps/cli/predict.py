@@ -44,6 +44,7 @@ def predict(arguments: argparse.Namespace) -> dict[str, Any]:
     from clustercaps.export.reading import is_exported
     from clustercaps.utils.errors import at_least
     from clustercaps.utils.image_files import find_images
+    from clustercaps.utils.progress import with_bar
     from clustercaps.utils.tables import text_table
 
     at_least("--top", arguments.top, 1)
@@ -54,7 +55,8 @@ def predict(arguments: argparse.Namespace) -> dict[str, Any]:
     names = network.class_names
     top = min(arguments.top, len(names))
     rows, images = [], []
-    for path, probabilities in zip(paths, network.predict(paths), strict=True):
+    predictions = zip(with_bar(paths, "predicting"), network.predict(paths), strict=True)
+    for path, probabilities in predictions:
         ranked = zip(names, probabilities.tolist(), strict=True)
         likely = sorted(ranked, key=lambda each: -each[1])[:top]
         rows.append([str(path), *(f"{name} {100 * share:.1f} %" for name, share in likely)])

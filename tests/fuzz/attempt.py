@@ -32,9 +32,10 @@ class Bench:
     def attempt(self, name: str, seed: int, number: int) -> tuple[str, str]:
         """Outcome of one mutant, and the message or damage that led to it."""
         chance = random.Random(f"{seed}/{name}/{number}")
-        place = self.folder / "mutant"
+        # Deep enough that "../.." on a command line does not reach the files of other programs.
+        place = self.folder / "a" / "b" / "mutant"
         shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
+        place.mkdir(parents=True)
         if name in COMMANDS:
             return self._command(COMMANDS[name], place, chance)
         return self._file(name, place, chance)

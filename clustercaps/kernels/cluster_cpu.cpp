@@ -3,6 +3,7 @@
 // bias [cluster, vote, parent] or null, capsules and scale [batch, parent, h', w'].
 
 #include "backward.h"
+#include "peak.h"
 #include "vote_sums.h"
 
 namespace caps {
@@ -185,6 +186,12 @@ extern "C" int clustercaps_has_threads() {
 #else
   return 0;
 #endif
+}
+
+// Multiply-adds in registers, to time; `out` has room for 64 bytes per thread.
+extern "C" int64_t clustercaps_multiply_adds_float32(int64_t rounds, float factor, float addend,
+                                                     float* out) {
+  return caps::multiply_adds<float>(rounds, factor, addend, out);
 }
 
 CAPS_ENTRY_POINTS(float, float32)

@@ -30,8 +30,10 @@ void collect(const BackwardJob<S>& job, const Chunks<S>& chunks, S* weight, S* b
         const int64_t first = (local * parents + parent) * rows;
         for (int64_t row = 0; row < rows; ++row) {
           const S* weights = chunk->weight_gradient() + (first + row) * job.padded_taps;
-          for (int64_t tap = 0; weight && tap < taps; ++tap) sums[row * taps + tap] += weights[tap];
-          if (job.bias_as_tap()) bias_sums[row] += weights[taps];
+          for (int64_t tap = 0; weight && tap < taps; ++tap) {
+            sums[row * taps + tap] += job.gradient_of(weights, tap);
+          }
+          if (job.bias_as_tap()) bias_sums[row] += job.gradient_of(weights, taps);
           const S* lanes = chunk->bias_gradient();
           if (!lanes) continue;
           lanes += (first + row) * kLanes<S>;

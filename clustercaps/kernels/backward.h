@@ -19,7 +19,8 @@ class BackwardChunk {
  public:
   BackwardChunk(const BackwardJob<S>& job, int64_t first, int64_t last, int64_t first_child,
                 int64_t last_child)
-      : job_(job), layer_(job.layer), offsets_(tap_offsets(layer_)), first_(first), last_(last),
+      : job_(job), layer_(job.layer), taps_(all_taps(layer_)),
+        taps_across_dims_(taps_across_dims(layer_)), first_(first), last_(last),
         first_child_(first_child), children_(last_child - first_child) {
     const int64_t width = job.panels.width, positions = layer_.positions();
     images_ = std::min(std::max<int64_t>(1, kBackwardGroup / positions), last - first);
@@ -78,8 +79,8 @@ class BackwardChunk {
   // Calls work(child index in the chunk, image index in the group, offset of its feature map).
   template <typename Work>
   void for_each_map(int64_t image, int64_t images, Work work) {
-    for (int64_t child = 0; child < children_; ++child) {
-      for (int64_t i = 0; i < images; ++i) {
+    for (int64_t i = 0; i < images; ++i) {
+      for (int64_t child = 0; child < children_; ++child) {
         const int64_t map = (image + i) * layer_.in_channels + first_child_ + child;
         work(child, i, map * layer_.image_size());
       }
@@ -107,7 +108,7 @@ class BackwardChunk {
   }
 
   void differentiate_tile(int64_t child) {
-    gather_patches(offsets_, tile_, planes_of(planes_, child, 0), job_.patch_rows(),
+    gather_patches(taps_, tile_, planes_of(planes_, child, 0), job_.patch_rows(),
                    patches_.get());
     if constexpr (kHasPairs<S>) {
       if (pairs_.get()) {
@@ -122,6 +123,9 @@ class BackwardChunk {
     }
     if (columns_.get()) {
       turn_patches(tile_, patches_.get(), job_.padded_taps, columns_.get());
+      if constexpr (kHasTails<S>) {
+        if (job_.tail()) fold_tail(tile_, job_.padded_taps, columns_.get(), EachLane<S>{});
+      }
     }
     if constexpr (kHasPairs<S>) {
       // Columns as pairs of positions, in place.
@@ -138,7 +142,7 @@ class BackwardChunk {
       }
     }
     if (job_.x_gradient) {
-      scatter_patches(offsets_, tile_, pulled_.get(), job_.pulled_taps,
+      scatter_patches(taps_across_dims_, tile_, pulled_.get(), job_.pulled_taps,
                       planes_of(plane_gradients_, child, 0));
     }
   }
@@ -216,7 +220,7 @@ class BackwardChunk {
     if (job_.need_weight) {
       push_weight<S, false>({rows_.get(), columns_.get(),
                              weight_gradient_.get() + row * job_.padded_taps, rows,
-                             job_.padded_taps, tile_.panels(), width});
+                             job_.padded_taps, tile_.panels(), width, job_.tail()});
     }
     if (!job_.x_gradient) return;
     const S* weight = panel_of(cluster, first, count, 0).weight;
@@ -235,7 +239,7 @@ class BackwardChunk {
       pair_entries(rows_.get(), panels * rows, width, kRowStride<S>, row_pairs_.get());
       push_weight<S, true>({row_pairs_.get(), columns_.get(),
                             weight_gradient_.get() + row * job_.padded_taps, rows,
-                            job_.padded_taps, panels, width / 2});
+                            job_.padded_taps, panels, width / 2, false});
     }
     if (!job_.x_gradient) return;
     const int64_t block = job_.block * layer_.rows();
@@ -263,7 +267,7 @@ class BackwardChunk {
 
   const BackwardJob<S>& job_;
   const Layer& layer_;
-  const std::vector<int64_t> offsets_;
+  const std::vector<Tap> taps_, taps_across_dims_;
   int64_t first_, last_, first_child_, children_, images_, panels_;
   Buffer<S> planes_, plane_gradients_, patches_, columns_, pulled_, rows_;
   // Only in bfloat16.

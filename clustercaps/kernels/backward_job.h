@@ -41,9 +41,22 @@ struct BackwardJob {
 
   int64_t map_size() const { return layer.dim * layer.positions(); }
   bool few_taps() const { return layer.taps() <= kFewTaps && !x_gradient; }
+  // Whether the last taps and the bias fill at most half a vector, used for two positions then.
+  bool tail() const {
+    const int64_t last = layer.taps() % kLanes<S>;
+    return kHasTails<S> && !layer.template pairs<S>() && !few_taps() && last > 0 &&
+           2 * (last + 1) <= kLanes<S>;
+  }
   // Whether a tap of ones stands in the padding: its weight's gradient is that of the bias.
   bool bias_as_tap() const {
-    return need_weight && need_bias && !few_taps() && padded_taps > layer.taps();
+    const int64_t room = padded_taps - layer.taps() - (tail() ? kLanes<S> / 2 : 0);
+    return need_weight && need_bias && !few_taps() && room > 0;
+  }
+  // The sum for a tap in a row of weight gradients; that of the bias is tap number `taps`.
+  S gradient_of(const S* row, int64_t tap) const {
+    const int64_t first = padded_taps - kLanes<S>;
+    if (!tail() || tap < first) return row[tap];
+    return row[2 * tap - first] + row[2 * tap - first + 1];
   }
   // Rows of patches in a panel: whole blocks where they are turned.
   int64_t patch_rows() const { return few_taps() ? layer.taps() : padded_taps; }

@@ -3,6 +3,7 @@
 // bias [cluster, vote, parent] or null, capsules and scale [batch, parent, h', w'].
 
 #include "backward.h"
+#include "peak.h"
 #include "vote_sums.h"
 
 namespace caps {
@@ -29,8 +30,10 @@ void collect(const BackwardJob<S>& job, const Chunks<S>& chunks, S* weight, S* b
         const int64_t first = (local * parents + parent) * rows;
         for (int64_t row = 0; row < rows; ++row) {
           const S* weights = chunk->weight_gradient() + (first + row) * job.padded_taps;
-          for (int64_t tap = 0; weight && tap < taps; ++tap) sums[row * taps + tap] += weights[tap];
-          if (job.bias_as_tap()) bias_sums[row] += weights[taps];
+          for (int64_t tap = 0; weight && tap < taps; ++tap) {
+            sums[row * taps + tap] += job.gradient_of(weights, tap);
+          }
+          if (job.bias_as_tap()) bias_sums[row] += job.gradient_of(weights, taps);
           const S* lanes = chunk->bias_gradient();
           if (!lanes) continue;
           lanes += (first + row) * kLanes<S>;
@@ -185,6 +188,12 @@ extern "C" int clustercaps_has_threads() {
 #else
   return 0;
 #endif
+}
+
+// Multiply-adds in registers, to time; `out` has room for 64 bytes per thread.
+extern "C" int64_t clustercaps_multiply_adds_float32(int64_t rounds, float factor, float addend,
+                                                     float* out) {
+  return caps::multiply_adds<float>(rounds, factor, addend, out);
 }
 
 CAPS_ENTRY_POINTS(float, float32)

@@ -64,7 +64,7 @@ class ForwardChunk {
  public:
   ForwardChunk(const ForwardJob<S>& job, int64_t first, int64_t last, int64_t first_parent,
                int64_t last_parent)
-      : job_(job), layer_(job.layer), offsets_(tap_offsets(layer_)), first_(first), last_(last),
+      : job_(job), layer_(job.layer), taps_(all_taps(layer_)), first_(first), last_(last),
         first_parent_(first_parent), parents_(last_parent - first_parent) {
     const int64_t width = job.panels.width, most = std::min(kForwardGroup, last - first);
     panels_ = round_up(most, width) / width;
@@ -94,8 +94,9 @@ class ForwardChunk {
   void group(int64_t begin, int64_t end) {
     const int64_t image = begin / layer_.positions();
     const int64_t images = (end - 1) / layer_.positions() + 1 - image;
-    for (int64_t child = 0; child < layer_.in_channels; ++child) {
-      for (int64_t i = 0; i < images; ++i) {
+    // In the order of the memory, which the hardware then prefetches.
+    for (int64_t i = 0; i < images; ++i) {
+      for (int64_t child = 0; child < layer_.in_channels; ++child) {
         const int64_t from = (image + i) * layer_.in_channels + child;
         pad_planes(layer_, job_.x + from * layer_.image_size(), planes_of(child, i));
       }
@@ -127,7 +128,7 @@ class ForwardChunk {
     std::fill_n(sum_.get(), size, S(0));
     std::fill_n(total_.get(), size, S(0));
     for (int64_t child = 0; child < layer_.in_channels; ++child) {
-      gather_patches(offsets_, tile_, planes_of(child, 0), layer_.taps(), patches_.get());
+      gather_patches(taps_, tile_, planes_of(child, 0), layer_.taps(), patches_.get());
       if constexpr (kHasPairs<S>) {
         if (pairs_.get()) pair_patches(layer_, tile_, patches_.get(), layer_.taps(), pairs_.get());
       }
@@ -205,7 +206,7 @@ class ForwardChunk {
 
   const ForwardJob<S>& job_;
   const Layer& layer_;
-  const std::vector<int64_t> offsets_;
+  const std::vector<Tap> taps_;
   int64_t first_, last_, first_parent_, parents_, panels_, images_;
   // Parents whose weights are transformed together, unless all are transformed before.
   int64_t block_ = 0;

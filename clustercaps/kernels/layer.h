@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bfloat16.h"
-#include "simd.h"
+#include "shuffles.h"
 
 namespace caps {
 
@@ -60,30 +60,41 @@ struct Layer {
 
 inline int64_t round_up(int64_t value, int64_t step) { return (value + step - 1) / step * step; }
 
-// Computed once: each offset costs several divisions.
-inline std::vector<int64_t> tap_offsets(const Layer& layer) {
-  std::vector<int64_t> offsets(layer.taps());
-  for (int64_t tap = 0; tap < layer.taps(); ++tap) offsets[tap] = layer.tap_offset(tap);
-  return offsets;
+struct Tap {
+  int64_t index, offset;
+};
+
+// All taps, in the order of the weight. Computed once: each offset costs several divisions.
+inline std::vector<Tap> all_taps(const Layer& layer) {
+  std::vector<Tap> taps;
+  for (int64_t tap = 0; tap < layer.taps(); ++tap) taps.push_back({tap, layer.tap_offset(tap)});
+  return taps;
 }
 
-// Positions of a row of a feature map in its padded row: column w is in phase (w + padding) %
-// stride. Calls one(w, offset) for single entries and pairs(even, odd, count) for a row of stride
-// 2, with the offsets of its first two columns.
-template <typename One, typename Pairs>
-CAPS_INLINE void for_each_column(const Layer& layer, int64_t phase_size, One one, Pairs pairs) {
-  const int64_t stride = layer.stride, width = layer.width;
-  const auto offset = [&](int64_t w) {
-    return (w + layer.padding) % stride * phase_size + (w + layer.padding) / stride;
-  };
-  int64_t w = 0;
-  if (stride == 2) {
-    pairs(layer.padding % 2 * phase_size + layer.padding / 2,
-          (layer.padding + 1) % 2 * phase_size + (layer.padding + 1) / 2, width / 2);
-    w = width / 2 * 2;
+// The same, first tap of each dimension first. Neighbouring taps of a dimension write to places that
+// overlap, and a vector that was just written in two parts takes long to read.
+inline std::vector<Tap> taps_across_dims(const Layer& layer) {
+  const int64_t window = layer.kernel * layer.kernel;
+  std::vector<Tap> taps;
+  for (int64_t first = 0; first < window; ++first) {
+    for (int64_t tap = first; tap < layer.taps(); tap += window) {
+      taps.push_back({tap, layer.tap_offset(tap)});
+    }
   }
-  for (; w < width; ++w) one(w, offset(w));
+  return taps;
 }
+
+// Where the columns of a feature map stand in a padded row: column w is in phase (w + padding) %
+// stride. With stride 2, `pairs` pairs of columns start at `even` and at `odd`.
+struct Columns {
+  int64_t stride, padding, phase, width, pairs, even, odd;
+
+  explicit Columns(const Layer& layer)
+      : stride(layer.stride), padding(layer.padding), phase(layer.phase()), width(layer.width),
+        pairs(stride == 2 ? width / 2 : 0), even(at(0)), odd(at(1)) {}
+
+  int64_t at(int64_t w) const { return (w + padding) % stride * phase + (w + padding) / stride; }
+};
 
 // Calls visit(row of the image, padded row of the planes).
 template <typename S, typename T, typename Visit>
@@ -100,28 +111,22 @@ CAPS_INLINE void for_each_row(const Layer& layer, S* image, T* planes, Visit vis
 // Copies image [dim, h, w] to planes whose borders are already zero.
 template <typename S>
 void pad_planes(const Layer& layer, const S* image, S* planes) {
-  const int64_t phase = layer.phase();
+  const Columns columns(layer);
   for_each_row(layer, image, planes, [&](const S* __restrict row, S* __restrict padded) {
-    if (layer.stride == 1) return copy_exactly(padded + layer.padding, row, layer.width);
-    for_each_column(
-        layer, phase, [&](int64_t w, int64_t at) { padded[at] = row[w]; },
-        [&](int64_t even, int64_t odd, int64_t count) {
-          part_pairs(row, count, padded + even, padded + odd, EachLane<S>{});
-        });
+    if (columns.stride == 1) return copy_exactly(padded + columns.padding, row, columns.width);
+    part_pairs(row, columns.pairs, padded + columns.even, padded + columns.odd, EachLane<S>{});
+    for (int64_t w = 2 * columns.pairs; w < columns.width; ++w) padded[columns.at(w)] = row[w];
   });
 }
 
 // The gradient of pad_planes.
 template <typename S>
 void crop_planes(const Layer& layer, const S* planes, S* image) {
-  const int64_t phase = layer.phase();
+  const Columns columns(layer);
   for_each_row(layer, image, planes, [&](S* __restrict row, const S* __restrict padded) {
-    if (layer.stride == 1) return copy_exactly(row, padded + layer.padding, layer.width);
-    for_each_column(
-        layer, phase, [&](int64_t w, int64_t at) { row[w] = padded[at]; },
-        [&](int64_t even, int64_t odd, int64_t count) {
-          join_pairs(padded + even, padded + odd, count, row, EachLane<S>{});
-        });
+    if (columns.stride == 1) return copy_exactly(row, padded + columns.padding, columns.width);
+    join_pairs(padded + columns.even, padded + columns.odd, columns.pairs, row, EachLane<S>{});
+    for (int64_t w = 2 * columns.pairs; w < columns.width; ++w) row[w] = padded[columns.at(w)];
   });
 }
 

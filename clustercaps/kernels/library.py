@@ -2,7 +2,7 @@
 
 import ctypes
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -22,8 +22,8 @@ NAMES = {torch.float32: "float32", torch.float64: "float64"}
 FUNCTIONS = {"forward": "forward", "backward": "backward", "inference": "forward"}
 # What a function returns if it failed for this reason.
 OUT_OF_MEMORY = 1
-# Seconds by purpose, for each active `kernel_seconds`.
-_clocks: list[dict[str, float]] = []
+# For each active `kernel_seconds`: its clock, and the seconds by purpose.
+_clocks: list[tuple[Callable[[], float], dict[str, float]]] = []
 
 
 class Layer(ctypes.Structure):
@@ -72,10 +72,10 @@ class Library:
         if 0 in pointers:
             _check_memory(tensors)
         function = self._functions[FUNCTIONS[purpose], first.dtype]
-        begin = time.perf_counter()
+        timed = [(clock, spent, clock()) for clock, spent in _clocks]
         failed = function(ctypes.byref(layer), eps, norm_eps, *pointers)
-        for clock in _clocks:
-            clock[purpose] += time.perf_counter() - begin
+        for clock, spent, begin in timed:
+            spent[purpose] += clock() - begin
         if failed == OUT_OF_MEMORY:
             raise MemoryError("the capsule kernel could not allocate memory for its tiles")
         if failed:
@@ -90,15 +90,21 @@ def _check_memory(tensors: tuple[Tensor | None, ...]) -> None:
 
 
 @contextmanager
-def kernel_seconds() -> Iterator[dict[str, float]]:
-    """Measure the seconds inside the kernel, by purpose, while active."""
-    clock = dict.fromkeys(FUNCTIONS, 0.0)
-    _clocks.append(clock)
+def kernel_seconds(
+    clock: Callable[[], float] = time.perf_counter,
+) -> Iterator[dict[str, float]]:
+    """Measure the seconds inside the kernel, by purpose, while active.
+
+    Args:
+        clock: What to read the time from.
+    """
+    spent = dict.fromkeys(FUNCTIONS, 0.0)
+    _clocks.append((clock, spent))
     try:
-        yield clock
+        yield spent
     finally:
-        # By identity: clocks with equal times are equal.
-        _clocks[:] = [other for other in _clocks if other is not clock]
+        # By identity: dictionaries with equal times are equal.
+        _clocks[:] = [other for other in _clocks if other[1] is not spent]
 
 
 @cache

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "panels.h"
+#include "tiles.h"
 
 namespace caps {
 
@@ -75,6 +76,8 @@ struct WeightProduct {
   const S* columns;
   S* out;
   int64_t rows, padded_taps, panels, width;
+  // Whether the last vector of columns is a tail, see `fold_tail`.
+  bool tail;
 };
 
 template <typename S, bool Pairs, int Rows, int Vectors>
@@ -123,10 +126,51 @@ void push_columns(const WeightProduct<S>& job, int64_t tap) {
   for (; row < job.rows; ++row) push_block<S, Pairs, 1, Vectors>(job, row, tap);
 }
 
+// The last vector of taps, of which less than half is used, for two positions at a time: columns
+// [panel, position, padded taps] are changed in place such that the last vector of every second
+// position has lanes (tap, its position), (tap, next position), (next tap, its position), ...
+template <int... lane>
+void fold_tail(const Tile& tile, int64_t padded_taps, float* columns,
+               std::integer_sequence<int, lane...>) {
+  constexpr int lanes = kLanes<float>;
+  columns += padded_taps - lanes;
+  for (int64_t q = 0; q < tile.panels() * tile.width; q += 2, columns += 2 * padded_taps) {
+    store(columns, pick<float>(load(columns), load(columns + padded_taps),
+                               std::integer_sequence<int, (lane / 2 + lane % 2 * lanes)...>{}));
+  }
+}
+
+// The product with a folded tail: lanes of `out` are those of the tail, two for each tap.
+template <int Rows>
+void push_tail(const WeightProduct<float>& job, int64_t row) {
+  const int64_t taps = job.padded_taps;
+  float* out = job.out + (row + 1) * taps - kLanes<float>;
+  Vec<float> sums[Rows];
+  CAPS_UNROLL
+  for (int m = 0; m < Rows; ++m) sums[m] = load(out + m * taps);
+  const float* columns = job.columns + taps - kLanes<float>;
+  for (int64_t panel = 0; panel < job.panels; ++panel) {
+    const float* votes = job.votes + (panel * job.rows + row) * kRowStride<float>;
+    for (int64_t q = 0; q < job.width; q += 2, columns += 2 * taps) {
+      const Vec<float> x = load(columns);
+      CAPS_UNROLL
+      for (int m = 0; m < Rows; ++m) sums[m] += alternate(votes + m * kRowStride<float> + q) * x;
+    }
+  }
+  CAPS_UNROLL
+  for (int m = 0; m < Rows; ++m) store(out + m * taps, sums[m]);
+}
+
 // The whole product; the taps are divided such that no single vector is left over, if possible.
 template <typename S, bool Pairs>
 void push_weight(const WeightProduct<S>& job) {
-  int64_t left = job.padded_taps / kLanes<S>;
+  if constexpr (kHasTails<S>) {
+    constexpr int rows = product_rows(1);
+    int64_t row = 0;
+    for (; job.tail && row + rows <= job.rows; row += rows) push_tail<rows>(job, row);
+    for (; job.tail && row < job.rows; ++row) push_tail<1>(job, row);
+  }
+  int64_t left = job.padded_taps / kLanes<S> - job.tail;
   for (int64_t tap = 0; left > 0;) {
     const int64_t take = left <= 2 || left == 4 ? left : left % 3 == 0 || left == 5 ? 3 : 4;
     switch (take) {

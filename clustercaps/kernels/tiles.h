@@ -64,40 +64,40 @@ struct Tile {
 // Calls one(offset in the patches, offset in the planes) for every piece of a tile; a panel of
 // patches has `padded_taps` rows.
 template <int64_t Size, typename One>
-CAPS_INLINE void for_each_piece(const std::vector<int64_t>& offsets, const Tile& tile,
+CAPS_INLINE void for_each_piece(const std::vector<Tap>& taps, const Tile& tile,
                                 int64_t padded_taps, One one) {
   const int64_t pieces = tile.width / Size, all = tile.corners.size();
   for (int64_t begin = 0; begin < all; begin += pieces) {
     const int64_t* corners = tile.corners.data() + begin;
     const int64_t count = std::min(pieces, all - begin);
-    int64_t to = begin / pieces * padded_taps * tile.width;
+    const int64_t panel = begin / pieces * padded_taps;
     if (count == 4) {
       const int64_t a = corners[0], b = corners[1], c = corners[2], d = corners[3];
-      for (const int64_t offset : offsets) {
+      for (const auto [index, offset] : taps) {
+        const int64_t to = (panel + index) * tile.width;
         one(to, offset + a), one(to + Size, offset + b);
         one(to + 2 * Size, offset + c), one(to + 3 * Size, offset + d);
-        to += tile.width;
       }
       continue;
     }
-    for (const int64_t offset : offsets) {
+    for (const auto [index, offset] : taps) {
+      const int64_t to = (panel + index) * tile.width;
       for (int64_t p = 0; p < count; ++p) one(to + p * Size, offset + corners[p]);
-      to += tile.width;
     }
   }
 }
 
-// Copies the patches [panel, tap, width] of the tile.
+// Copies the patches [panel, tap, width] of the tile; taps are in the order of the weight.
 template <typename S>
-void gather_patches(const std::vector<int64_t>& offsets, const Tile& tile, const S* planes,
+void gather_patches(const std::vector<Tap>& taps, const Tile& tile, const S* planes,
                     int64_t padded_taps, S* patches) {
   if (tile.piece == kLanes<S>) {
-    return for_each_piece<kLanes<S>>(offsets, tile, padded_taps, [&](int64_t to, int64_t from) {
+    return for_each_piece<kLanes<S>>(taps, tile, padded_taps, [&](int64_t to, int64_t from) {
       store(patches + to, load(planes + from));
     });
   }
   if (tile.piece) {
-    return for_each_piece<kLanes<S> / 2>(offsets, tile, padded_taps, [&](int64_t to, int64_t from) {
+    return for_each_piece<kLanes<S> / 2>(taps, tile, padded_taps, [&](int64_t to, int64_t from) {
       as<Half<S>>(patches + to) = as<Half<S>>(planes + from);
     });
   }
@@ -106,13 +106,12 @@ void gather_patches(const std::vector<int64_t>& offsets, const Tile& tile, const
   for (size_t begin = 0, end = 0; begin < tile.runs.size(); begin = end) {
     const int64_t panel = tile.runs[begin].panel;
     while (end < tile.runs.size() && tile.runs[end].panel == panel) ++end;
-    S* to = patches + panel * padded_taps * tile.width;
-    for (const int64_t offset : offsets) {
+    for (const auto [index, offset] : taps) {
+      S* to = patches + (panel * padded_taps + index) * tile.width;
       for (size_t r = begin; r < end; ++r) {
         const Run& run = tile.runs[r];
         copy_over(to + run.column, planes + offset + run.source, run.length);
       }
-      to += tile.width;
     }
   }
 }
@@ -140,25 +139,24 @@ inline void pair_vectors_of(const Layer& layer, const Tile& tile, const float* p
   }
 }
 
-// The gradient of gather_patches.
+// The gradient of gather_patches; taps may be in another order.
 template <typename S>
-void scatter_patches(const std::vector<int64_t>& offsets, const Tile& tile, const S* patches,
+void scatter_patches(const std::vector<Tap>& taps, const Tile& tile, const S* patches,
                      int64_t padded_taps, S* planes) {
   if (tile.piece == kLanes<S>) {
-    return for_each_piece<kLanes<S>>(offsets, tile, padded_taps, [&](int64_t from, int64_t to) {
+    return for_each_piece<kLanes<S>>(taps, tile, padded_taps, [&](int64_t from, int64_t to) {
       store(planes + to, load(planes + to) + load(patches + from));
     });
   }
   if (tile.piece) {
-    return for_each_piece<kLanes<S> / 2>(offsets, tile, padded_taps, [&](int64_t from, int64_t to) {
+    return for_each_piece<kLanes<S> / 2>(taps, tile, padded_taps, [&](int64_t from, int64_t to) {
       as<Half<S>>(planes + to) += as<Half<S>>(patches + from);
     });
   }
   for (const Run& run : tile.runs) {
     const S* from = patches + run.panel * padded_taps * tile.width + run.column;
-    for (const int64_t offset : offsets) {
-      add_exactly(planes + offset + run.source, from, run.length);
-      from += tile.width;
+    for (const auto [index, offset] : taps) {
+      add_exactly(planes + offset + run.source, from + index * tile.width, run.length);
     }
   }
 }

@@ -30,7 +30,9 @@ try:
     from timm.models import generate_default_cfgs, register_model, resolve_pretrained_cfg
     from timm.models._features import FeatureInfo
 except ImportError as error:
-    raise ImportError(f"clustercaps.timm needs timm ({error}): pip install timm") from error
+    raise ImportError(
+        f"clustercaps.timm needs timm ({error}): pip install 'clustercaps[timm]'"
+    ) from error
 
 PREFIX = "clustercaps_"
 # Options that timm's scripts pass to every network, with the value that means nothing. Heads read

@@ -35,7 +35,7 @@ def test_only_missing_packages_of_extras_are_named(monkeypatch: pytest.MonkeyPat
 
 
 def test_all_that_is_missing_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EXTRAS, "figures", ("nothing_draws",))
+    monkeypatch.setitem(EXTRAS, "figures", ("nothing_draws", "nothing_trains"))
     monkeypatch.setitem(EXTRAS, "train", ("nothing_trains", "torch"))
     said = r"not installed: nothing_trains, nothing_draws; .* 'clustercaps\[figures,train\]'"
     with pytest.raises(ModuleNotFoundError, match=said):

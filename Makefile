@@ -9,7 +9,7 @@
 # make format          ruff, in place
 # make test-registry   fetch the real MNIST, Fashion-MNIST and CIFAR-10 and check them
 # make test-export     export every network to ONNX and torch.export, and M1 with AOTInductor; minutes
-# make test-browser    open the explorer in Chromium and test it; installs Debian's Chromium if it is missing
+# make test-browser    test the explorer in Chromium, which is installed if it is missing, and in Firefox if it is there
 # make test-examples   run every file in examples/ for a few seconds; installs lightning, transformers and optuna
 # make test-notebooks  run both notebooks; installs nbclient and ipykernel
 # make test-triton     check the Triton kernel without a GPU, in an environment of its own

@@ -7,9 +7,9 @@ from clustercaps.utils.interrupts import silent_interrupts
 
 def main() -> int:
     """Run the command; Ctrl-C ends it without a traceback, also while modules are imported."""
-    with silent_interrupts():
-        from clustercaps import cli
     try:
+        with silent_interrupts():
+            from clustercaps import cli
         return cli.main()
     except KeyboardInterrupt:
         return 130

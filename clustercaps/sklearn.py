@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from clustercaps.data.prepare import Prepare
 from clustercaps.models import ImageClassifier, create_model
+from clustercaps.training.batches import BATCH
 from clustercaps.training.diagnose import first_not_finite
 from clustercaps.training.objective import Objective, new_optimizer
 from clustercaps.training.schedule import WeightAverage, set_rates
-from clustercaps.training.scoring import BATCH
 from clustercaps.training.settings import TrainSettings, resolve
 from clustercaps.utils.devices import pick_device
 from clustercaps.utils.errors import unknown

@@ -30,7 +30,9 @@ try:
     from timm.models import generate_default_cfgs, register_model, resolve_pretrained_cfg
     from timm.models._features import FeatureInfo
 except ImportError as error:
-    raise ImportError(f"clustercaps.timm needs timm ({error}): pip install timm") from error
+    raise ImportError(
+        f"clustercaps.timm needs timm ({error}): pip install 'clustercaps[timm]'"
+    ) from error
 
 PREFIX = "clustercaps_"
 # Options that timm's scripts pass to every network, with the value that means nothing. Heads read
@@ -154,7 +156,10 @@ def checked(name: str, settings: dict[str, Any]) -> dict[str, Any]:
 def register() -> None:
     """Add every network to timm's registry."""
     tagged = [each.split(":") for each in list_pretrained()]
-    cfgs = {f"{PREFIX}{name}.{data}": default_cfg(name, data) for name, data in tagged}
+    # Any: timm's own type of the values is wider, and mypy sees it only where timm is installed.
+    cfgs: dict[str, Any] = {
+        f"{PREFIX}{name}.{data}": default_cfg(name, data) for name, data in tagged
+    }
     trained = {name for name, _ in tagged}
     cfgs |= {PREFIX + name: default_cfg(name) for name in list_models() if name not in trained}
     default_cfgs.update(generate_default_cfgs(cfgs))

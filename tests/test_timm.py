@@ -45,7 +45,8 @@ def test_pretrained_networks_are_those_of_the_package(timm: Any) -> None:
 
 def test_features_are_the_capsules_of_the_layers(timm: Any) -> None:
     options = {"pretrained": True, "out_indices": (1, -1)}
-    features = timm.create_model("clustercaps_m1", features_only=True, **options).eval()
+    name = "clustercaps_m1.fashion-mnist"
+    features = timm.create_model(name, features_only=True, **options).eval()
     images = torch.rand(2, 1, 32, 32)
     maps = features(images)
     assert [tuple(each.shape) for each in maps] == [(2, 24, 16, 16), (2, 24, 8, 8)]

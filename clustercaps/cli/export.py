@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 
 from clustercaps.cli.evaluate import add_run
+from clustercaps.utils.extras import require
 from clustercaps.utils.interrupts import silent_interrupts
 
 FORMATS = ("onnx", "pt2", "aoti")
@@ -49,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Write the file and say how it compares with the network."""
+    require("train", *(["export"] if arguments.format == "onnx" else []))
     out = arguments.out or default_out(arguments.run_name, arguments.format)
     with silent_interrupts():
         from clustercaps.export.samples import draw_samples

@@ -12,6 +12,9 @@ from clustercaps.data import Augment, FolderImages, Images, Prepare
 from clustercaps.training.own_data import ready
 from clustercaps.training.settings import TrainSettings
 
+# For testing. Larger than a training batch: nothing is saved for a backward pass.
+BATCH = 250
+
 # Reads a dataset into memory: takes its name, "train" or "test", and the folder of its files.
 Load = Callable[[str, str, str | None], Images]
 

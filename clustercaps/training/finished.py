@@ -14,11 +14,11 @@ from clustercaps import data
 from clustercaps.models import ImageClassifier, from_pretrained
 from clustercaps.models.locate import CONFIG_FILE, locate
 from clustercaps.models.packaged import find_pretrained
-from clustercaps.training.batches import class_names, open_split
+from clustercaps.training.batches import BATCH, class_names, open_split
 from clustercaps.training.card import card_facts
 from clustercaps.training.preprocessing import prepare_of, preprocessing_of, read_pixels
 from clustercaps.training.run_folder import CONFUSION, MODEL, RESULT, SETTINGS, RunFolder
-from clustercaps.training.scoring import BATCH, Score, score
+from clustercaps.training.scoring import Score, score
 from clustercaps.training.settings import TrainSettings
 from clustercaps.utils.devices import pick_device
 from clustercaps.utils.preprocessing import Preprocessing

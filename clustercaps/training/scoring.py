@@ -10,11 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clustercaps.data import FolderImages, Images, Prepare
-from clustercaps.training.batches import Share, evaluation_batches
+from clustercaps.training.batches import BATCH, Share, evaluation_batches
 from clustercaps.training.processes import exchange_device
-
-# Larger than a training batch: nothing is saved for a backward pass.
-BATCH = 250
 
 
 @dataclass(frozen=True)

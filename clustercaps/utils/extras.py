@@ -28,7 +28,9 @@ def require(*extras: str) -> None:
         (extra, module) for extra in extras for module in EXTRAS[extra] if not find_spec(module)
     ]
     if missing:
-        packages = ", ".join(PACKAGES.get(module, module) for _, module in missing)
+        # Two extras may share a package.
+        modules = dict.fromkeys(module for _, module in missing)
+        packages = ", ".join(PACKAGES.get(module, module) for module in modules)
         names = ",".join(sorted({extra for extra, _ in missing}))
         raise ModuleNotFoundError(f"not installed: {packages}; run: {command(names)}")
 

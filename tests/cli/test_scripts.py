@@ -1,15 +1,11 @@
-"""What scripts and shells use: --json, --config, lr-find, completion."""
+"""What scripts and shells use: --json, --config, lr-find."""
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-import clustercaps as cc
-from clustercaps.cli import COMMANDS, main
-from clustercaps.cli.completion import DATASETS, MODELS
+from clustercaps.cli import main
 from clustercaps.data import SETS
 from clustercaps.models import list_pretrained
 from clustercaps.models.registry import count_parameters
@@ -121,43 +117,3 @@ def test_lr_find_writes_only_what_is_asked_for(
     assert {path.name for path in tmp_path.iterdir()} == {"lr.png", "lr.json"}
     assert main(["lr-find", "m1", *TINY, "--from", "1", "--to", "0.1"]) == 2
     assert "expected 0 < --from < --to" in capsys.readouterr().err
-
-
-def test_completion_knows_every_name() -> None:
-    assert MODELS.split() == cc.list_models()
-    assert DATASETS.split() == [*SETS, "imagenet", "folder:"]
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        (["clustercaps", ""], {*COMMANDS}),
-        (["clustercaps", "tr"], {"train"}),
-        (["clustercaps", "train", "em_"], {"em_smallnorb", "em_small", "em_cifar10", "em_mnist"}),
-        (["clustercaps", "train", "m1", "--recipe", ""], {"paper", "fast", "strong"}),
-        (["clustercaps", "train", "--early"], {"--early-stop"}),
-        (["clustercaps", "data", "show", "rend"], {"rendered-norb"}),
-        (["clustercaps", "data", "sh"], {"show"}),
-    ],
-)
-def test_bash_completes(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: list[str], expected: set[str]
-) -> None:
-    assert main(["completion", "bash"]) == 0
-    words = " ".join(f"'{word}'" for word in typed)
-    ask = f"COMP_WORDS=({words}); COMP_CWORD={len(typed) - 1}; _clustercaps; "
-    script = capsys.readouterr().out + ask + "printf '%s\\n' \"${COMPREPLY[@]}\""
-    done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    found = {*done.stdout.split()}
-    # The flags of the whole program come with its commands.
-    assert {word for word in found if not word.startswith("-") or typed[-1]} == expected
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_have_the_same_words(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", shell]) == 0
-    text = capsys.readouterr().out
-    assert all(name in text for name in (*COMMANDS, "early-stop", "efficient_capsnet"))

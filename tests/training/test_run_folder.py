@@ -3,7 +3,8 @@
 import resource
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,19 +17,22 @@ def tiny() -> TrainSettings:
     return resolve("m1", "fashion-mnist-mini", "fast", limit=32, test_limit=20, epochs=1)
 
 
-@pytest.fixture
-def full_disk() -> Iterator[Callable[[], None]]:
-    """No file can have a single byte once this is called."""
+@contextmanager
+def full_disk() -> Iterator[None]:
+    """No file can have a single byte meanwhile.
+
+    No fixture: pytest reports the result of a test before it ends its fixtures, maybe to a file.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_at_the_start_leaves_nothing(
-    tmp_path: Path, full_disk: Callable[[], None]
-) -> None:
-    full_disk()
-    with pytest.raises(OSError, match=r"new/run/settings.json"):
+def test_a_full_disk_at_the_start_leaves_nothing(tmp_path: Path) -> None:
+    with full_disk(), pytest.raises(OSError, match=r"new/run/settings.json"):
         train(tiny(), tmp_path / "new" / "run")
     assert list(tmp_path.iterdir()) == []
 

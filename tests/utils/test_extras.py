@@ -35,7 +35,7 @@ def test_only_missing_packages_of_extras_are_named(monkeypatch: pytest.MonkeyPat
 
 
 def test_all_that_is_missing_is_named_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(EXTRAS, "figures", ("nothing_draws",))
+    monkeypatch.setitem(EXTRAS, "figures", ("nothing_draws", "nothing_trains"))
     monkeypatch.setitem(EXTRAS, "train", ("nothing_trains", "torch"))
     said = r"not installed: nothing_trains, nothing_draws; .* 'clustercaps\[figures,train\]'"
     with pytest.raises(ModuleNotFoundError, match=said):
@@ -65,6 +65,7 @@ compare run
 demo --out run
 reproduce ablation --budget smoke --out results
 explore --no-open
+export m1:fashion-mnist --format pt2
 bench --quick --out bench.csv
 bench epoch --quick --out bench.csv
 data show fashion-mnist-mini --out sheet.png"""
@@ -85,3 +86,19 @@ def test_commands_without_extras_say_what_to_install(tmp_path: Path) -> None:
         assert code == "2", command
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+SKLEARN_ONLY = """
+import sys
+sys.modules.update(dict.fromkeys(("accelerate", "PIL", "matplotlib")))
+import numpy as np
+import clustercaps as cc
+images = np.random.default_rng(0).random((20, 16, 16))
+model = cc.sklearn.CapsuleClassifier("m1", epochs=1)
+print(len(model.fit(images, np.arange(20) % 2).predict(images)))
+"""
+
+
+def test_scikit_learn_needs_no_other_extra() -> None:
+    done = subprocess.run([sys.executable, "-c", SKLEARN_ONLY], capture_output=True, text=True)
+    assert done.stdout == "20\n", done.stderr

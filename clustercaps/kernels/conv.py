@@ -26,7 +26,7 @@ SIZES += ("top", "left")
 # Kernel size and stride -> output positions of a tile on each side, as in `with_filter` of conv.h.
 FILTERS = {(9, 2): 3, (3, 1): 4}
 # With fewer channels in a group, or fewer tiles in a batch, PyTorch's convolution is as fast.
-FEWEST_CHANNELS, FEWEST_TILES = 32, 8
+FEWEST_CHANNELS, FEWEST_TILES = 32, 4
 # Vectors of the kernel have at most this many channels.
 LANES = 16
 POINTER, COUNT = ctypes.c_void_p, ctypes.c_int64

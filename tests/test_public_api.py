@@ -39,8 +39,9 @@ PUBLIC = {
         CapsuleLayerNorm ClassProcesses ClusterCapsules2d ConvolutionalDecoder CoordinateAddition
         DenseDecoder FullyConnectedDecoder HeinsenCapsules InvertedCapsules InvertedCapsules2d
         MapNorm MatrixClassCapsules MatrixConvCapsules MatrixLayer MatrixVotes MinimalConv2d
-        PrimaryCapsules PrimaryMatrixCapsules ResNetFront ResNetStem RoutingTrace SelfRoutingCapsules2d
-        SelfRoutingClasses UpsamplingDecoder VectorVotes WholeMapConv2d Windows cut_windows
+        PrimaryCapsules PrimaryMatrixCapsules ResNetFront ResNetStem RoutingTrace
+        SelfRoutingCapsules2d SelfRoutingClasses UpsamplingDecoder VectorVotes WholeMapConv2d
+        Windows cut_windows
     """,
     "clustercaps.losses": """
         centripetal_loss gaussian_kl margin_loss mask_capsules negative_elbo reconstruction_loss

@@ -32,8 +32,8 @@ class Sizes(NamedTuple):
         return self.stride, self.padding, self.groups
 
 
-# Whole tiles and parts of them, unused rows and columns at the end, one and two vectors of channels,
-# several chunks of images.
+# Whole tiles and parts of them, unused rows and columns at the end, one and two vectors of
+# channels, several chunks of images.
 CASES = [
     Sizes(1, (32, 32), (20, 20), 9, 2),
     Sizes(3, (48, 32), (12, 23), 9, 2, bias=False),

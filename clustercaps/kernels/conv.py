@@ -21,8 +21,10 @@ from clustercaps.kernels.library import OUT_OF_MEMORY, load
 from clustercaps.utils.derivatives import plain_gradients, wants_graph
 from clustercaps.utils.tracing import plain_only
 
-SIZES = ("batch", "groups", "in_chans", "out_chans", "height", "width", "out_height", "out_width")
-SIZES += ("top", "left")
+SIZES = (
+    *("batch", "groups", "in_chans", "out_chans", "height", "width"),
+    *("out_height", "out_width", "top", "left"),
+)
 # Kernel size and stride -> output positions of a tile on each side, as in `with_filter` of conv.h.
 FILTERS = {(9, 2): 3, (3, 1): 4}
 # With fewer channels in a group, or fewer tiles in a batch, PyTorch's convolution is as fast.

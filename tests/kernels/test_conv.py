@@ -78,7 +78,8 @@ def plain(
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_values_and_gradients(case: Sizes) -> None:
     given = draw(case)
-    assert conv.can_convolve(*[*given, None][:3], *case.window)
+    bias = given[2] if case.bias else None
+    assert conv.can_convolve(given[0], given[1], bias, *case.window)
     found = outcome(conv.convolve, case, given)
     right = outcome(plain, case, [tensor.double() for tensor in given])
     for number, (value, expected) in enumerate(zip(found, right, strict=True)):
@@ -169,7 +170,8 @@ def test_others_are_computed_by_pytorch(monkeypatch: pytest.MonkeyPatch) -> None
     with torch.autocast("cpu", torch.bfloat16):
         assert conv.convolve(maps, weight, bias, 2, 0, 1).dtype is torch.bfloat16
     with torch._subclasses.FakeTensorMode() as fake:
-        assert not conv.can_convolve(*map(fake.from_tensor, (maps, weight, bias)), 2, 0, 1)
+        maps_, weight_, bias_ = map(fake.from_tensor, (maps, weight, bias))
+        assert not conv.can_convolve(maps_, weight_, bias_, 2, 0, 1)
     monkeypatch.setenv("CLUSTERCAPS_BACKEND", "reference")
     assert not conv.can_convolve(maps, weight, bias, 2, 0, 1)
 

@@ -38,9 +38,10 @@ PUBLIC = {
         AttentionCapsules2d BasicBlock CapsuleActivation CapsuleBatchNorm CapsuleConv2d
         CapsuleLayerNorm ClassProcesses ClusterCapsules2d ConvolutionalDecoder CoordinateAddition
         DenseDecoder FullyConnectedDecoder HeinsenCapsules InvertedCapsules InvertedCapsules2d
-        MapNorm MatrixClassCapsules MatrixConvCapsules MatrixLayer MatrixVotes PrimaryCapsules
-        PrimaryMatrixCapsules ResNetFront ResNetStem RoutingTrace SelfRoutingCapsules2d
-        SelfRoutingClasses UpsamplingDecoder VectorVotes WholeMapConv2d Windows cut_windows
+        MapNorm MatrixClassCapsules MatrixConvCapsules MatrixLayer MatrixVotes MinimalConv2d
+        PrimaryCapsules PrimaryMatrixCapsules ResNetFront ResNetStem RoutingTrace
+        SelfRoutingCapsules2d SelfRoutingClasses UpsamplingDecoder VectorVotes WholeMapConv2d
+        Windows cut_windows
     """,
     "clustercaps.losses": """
         centripetal_loss gaussian_kl margin_loss mask_capsules negative_elbo reconstruction_loss

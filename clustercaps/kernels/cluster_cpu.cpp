@@ -3,6 +3,7 @@
 // bias [cluster, vote, parent] or null, capsules and scale [batch, parent, h', w'].
 
 #include "backward.h"
+#include "conv.h"
 #include "peak.h"
 #include "vote_sums.h"
 
@@ -177,6 +178,29 @@ int guarded(Work work) {
       caps::add_terms<S>(*sizes, votes, {groups, counts, means, pairs, parents}, out);            \
     });                                                                                           \
   }
+
+// Convolutions with fewer products, in float32 only. Tensors are contiguous: x [batch, channel, h, w],
+// weight [channel, channel of the group, k, k], bias [channel] or null.
+extern "C" int clustercaps_convolve_float32(const caps::ConvSizes* sizes, int64_t kernel,
+                                            int64_t stride, const float* x, const float* weight,
+                                            const float* bias, float* y) {
+  return caps::guarded([&] {
+    caps::with_filter(kernel, stride, [&]<typename F>(F) {
+      caps::convolve<F>(*sizes, x, weight, bias, y);
+    });
+  });
+}
+
+extern "C" int clustercaps_convolve_backward_float32(const caps::ConvSizes* sizes, int64_t kernel,
+                                                     int64_t stride, const float* x,
+                                                     const float* weight, const float* gradient,
+                                                     float* x_gradient, float* weight_gradient) {
+  return caps::guarded([&] {
+    caps::with_filter(kernel, stride, [&]<typename F>(F) {
+      caps::convolve_backward<F>(*sizes, x, weight, gradient, x_gradient, weight_gradient);
+    });
+  });
+}
 
 // Whether this build can compute products in bfloat16.
 extern "C" int clustercaps_has_bfloat16() { return caps::kHasPairs<float>; }

@@ -131,17 +131,17 @@ CAPS_INLINE Vec<float> inverse(Vec<float> x) {
 }
 #endif
 
-// Zeroed scratch memory aligned to cache lines, with one spare line at the end: copies in whole
-// vectors may read or write slightly past the last element.
+// Scratch memory aligned to cache lines, zeroed unless said otherwise, with one spare line at the
+// end: copies in whole vectors may read or write slightly past the last element.
 template <typename S>
 class Buffer {
  public:
   Buffer() = default;
-  explicit Buffer(int64_t size) {
+  explicit Buffer(int64_t size, bool zeroed = true) {
     const size_t bytes = ((size * sizeof(S) + 63) / 64 + 1) * 64;
     data_.reset(static_cast<S*>(std::aligned_alloc(64, bytes)));
     if (!data_) throw std::bad_alloc();
-    std::memset(static_cast<void*>(data_.get()), 0, bytes);
+    if (zeroed) std::memset(static_cast<void*>(data_.get()), 0, bytes);
   }
   S* get() const { return data_.get(); }
 

@@ -25,6 +25,7 @@ from clustercaps.layers.matrix import (
     MatrixLayer,
     PrimaryMatrixCapsules,
 )
+from clustercaps.layers.minimal_conv import MinimalConv2d
 from clustercaps.layers.norm import MapNorm
 from clustercaps.layers.primary import PrimaryCapsules
 from clustercaps.layers.resnet import BasicBlock, ResNetFront, ResNetStem
@@ -54,6 +55,7 @@ __all__ = [
     "MatrixConvCapsules",
     "MatrixLayer",
     "MatrixVotes",
+    "MinimalConv2d",
     "PrimaryCapsules",
     "PrimaryMatrixCapsules",
     "ResNetFront",

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clustercaps.layers.minimal_conv import MinimalConv2d
 from clustercaps.routing.squash import squash
 from clustercaps.utils.errors import at_least
 from clustercaps.utils.sizes import conv_size
@@ -40,7 +41,7 @@ class PrimaryCapsules(nn.Module):
         for name, value in (("types", types), ("dim", dim)):
             at_least(name, value, 1)
         self.types, self.dim, self.squash = types, dim, squash
-        self.conv = nn.Conv2d(map_chans, types * dim, kernel_size, stride, padding)
+        self.conv = MinimalConv2d(map_chans, types * dim, kernel_size, stride, padding)
 
     def count(self, in_size: int | tuple[int, int], layer: str = "primary capsules") -> int:
         """Number of capsules for feature maps of this size; `layer` is the name in errors."""

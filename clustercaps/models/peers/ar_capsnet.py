@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from clustercaps.layers.activation import CapsuleActivation
 from clustercaps.layers.attention import AttentionCapsules2d
 from clustercaps.layers.decoders import FullyConnectedDecoder
+from clustercaps.layers.minimal_conv import MinimalConv2d
 from clustercaps.layers.padding import pad_same
 from clustercaps.models.base import ClassCapsules, LengthClassifier
 from clustercaps.models.preset import Preset, Recipe
@@ -112,7 +113,7 @@ class ARCapsNet(LengthClassifier):
 def _convolution(map_chans: int, chans: int) -> tuple[nn.Module, ...]:
     # Keras defaults; its momentum of 0.99 is 0.01 in PyTorch.
     norm = nn.BatchNorm2d(chans, eps=1e-3, momentum=0.01)
-    return nn.Conv2d(map_chans, chans, 3, padding=1), norm, nn.ReLU()
+    return MinimalConv2d(map_chans, chans, 3, padding=1), norm, nn.ReLU()
 
 
 # Choi et al. 2019, from the released code. The learning rate is halved after epoch 50, so not in a

@@ -86,6 +86,11 @@ class TrainSettings:
     flips: str = setting(
         "random; alternating: every image is flipped in every other epoch; or none", "random"
     )
+    crop_area: float = setting(
+        "smallest area of a random crop, as a fraction of the image; crops are resized to the "
+        "input; 0 for crops that are not resized",
+        0.0,
+    )
     erase: float = setting(
         "probability that a rectangle of a training image is replaced by noise", 0.0
     )

@@ -1,0 +1,120 @@
+"""Defaults for images of one's own: candidates on validation images, then networks of equal time.
+
+The images are those of `python -m clustercaps.data.make_photos --train 400`: eight classes of
+CIFAR-10, 400 training images each. Candidates are compared on the next 500 images of each class of
+CIFAR-10's training set, which nobody trains on; no test image is used for a choice.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from clustercaps.experiments.harness.cells import ONE_SEED, Cell, Experiment, Row, Workspace
+from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness.plots import line_figure
+from clustercaps.experiments.harness.spread import spreads
+from clustercaps.experiments.harness.training_cells import train_once, training
+from clustercaps.training.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TRAIN, VALIDATION, TEST = 400, 500, 1000
+# Settings that every candidate starts from: the defaults before this experiment.
+BASE: dict[str, Any] = {
+    "epochs": 30,
+    "batch_size": 64,
+    "optimizer": "muon",
+    "lr": 0.02,
+    "adamw_lr": 2e-3,
+    "schedule": "cosine",
+    "warmup_epochs": 0.5,
+    "momentum": 0.95,
+    "nesterov": True,
+    "weight_decay": 0.02,
+    "label_smoothing": 0.1,
+    "average": 0.999,
+    "scale_head": True,
+    "normalise": "data",
+    "memory_gb": 1.0,
+    "img_size": 32,
+}
+POOLED, PLAIN = {"global_pool": "avg"}, {"global_pool": ""}
+NARROW = {"width": 40}
+NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "m1": ("m1", POOLED),
+    "m1-head": ("m1", PLAIN),
+    "cnn": ("baseline_cnn", NARROW),
+    "viewpoint": ("viewpoint_cnn", {}),
+}
+CANDIDATES: dict[str, dict[str, Any]] = {
+    "m1/base": {},
+    "cnn/base": {},
+    "m1/batch-32": {"batch_size": 32},
+    "m1/epochs-60": {"epochs": 60},
+    "m1-head/base": {},
+    "m1/crop-0.3": {"crop_area": 0.3},
+    "m1/crop-0.3-erase": {"crop_area": 0.3, "erase": 0.5},
+    "m1/crop-0.3-60": {"crop_area": 0.3, "epochs": 60},
+    "m1-head/crop-0.3-60": {"crop_area": 0.3, "epochs": 60},
+    "cnn/crop-0.3": {"crop_area": 0.3},
+    "cnn/crop-0.3-60": {"crop_area": 0.3, "epochs": 60},
+}
+
+
+def cells(budget: str) -> list[Cell]:
+    """One training run per candidate."""
+    return [candidate(id, changes) for id, changes in CANDIDATES.items()]
+
+
+def candidate(id: str, changes: dict[str, Any]) -> Cell:
+    """A training run that is compared on validation images."""
+    model, own = NETWORKS[id.partition("/")[0]]
+    settings = {**BASE, "model_settings": own, **changes}
+    cell = training(
+        id, model, "own:photos-validation", "strong", measure=partial(measure), **settings
+    )
+    return replace(cell, data="cifar10")
+
+
+def measure(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
+    return train_once(settings, seed, workspace, load=photos(workspace.data_dir))
+
+
+def photos(data_dir: str | None) -> Any:
+    from clustercaps import data
+    from clustercaps.data.make_photos import CLASSES
+    from clustercaps.training.own_data import GivenImages
+
+    whole = data.load("cifar10", "train", data_dir)
+    parts = []
+    for first, count in ((0, TRAIN), (TRAIN, VALIDATION)):
+        import torch
+        picks = torch.cat([(whole.labels == c).nonzero().flatten()[first:first+count] for c in range(CLASSES)])
+        parts.append((whole.pixels[picks], whole.labels[picks]))
+    return GivenImages(*parts, whole.meta["class_names"][:CLASSES])
+
+
+def table(rows: Sequence[Row], _: str) -> str:
+    """One row per candidate."""
+    errors, train, seconds = (spreads(rows, c) for c in ("test_error", "train_error", "train_seconds"))
+    lines = [[id, str(errors[id]), str(train[id]), str(seconds[id])] for id in CANDIDATES if id in errors]
+    return markdown_table(["candidate", "validation error %", "training error %", "s"], lines)
+
+
+def figure(rows: Sequence[Row], _: str) -> "Figure":
+    """Validation errors of all candidates."""
+    errors = spreads(rows)
+    shown = {id: errors[id] for id in CANDIDATES if id in errors}
+    return line_figure({"M1": shown}, list(shown), "photos", "validation error (%)")
+
+
+EXPERIMENT = Experiment(
+    title="Own images",
+    cells=cells,
+    table=table,
+    figure=figure,
+    seeds=ONE_SEED,
+    notes="",
+)

@@ -89,7 +89,7 @@ class Augment:
             images = images.mul_(draw.contrast.to(device).view(-1, 1, 1, 1)).add_(brightness)
         size = self.prepare.size
         if self.crop_area:
-            windows = self.windows(numbers).to(device)
+            windows = crop_windows(self.crop_area, numbers[:, 2:6]).to(device)
             images = resized_crops(images, windows, size or height, size or width)
         elif size is not None:
             across, down = (self.padding + self._reach(n) for n in (width, height))
@@ -123,14 +123,6 @@ class Augment:
             left=lefts,
             mirrored=numbers[:, 6] < self.flip,
         )
-
-    def windows(self, numbers: Float64[Tensor, "images 7"]) -> Float32[Tensor, "images 4"]:
-        """Top, left, height and width of each resized crop, as fractions of the image."""
-        area = self.crop_area + numbers[:, 4] * (1 - self.crop_area)
-        aspect = torch.exp((2 * numbers[:, 5] - 1) * math.log(4 / 3))
-        tall, broad = (area / aspect).sqrt().clamp(max=1), (area * aspect).sqrt().clamp(max=1)
-        top, left = numbers[:, 2] * (1 - tall), numbers[:, 3] * (1 - broad)
-        return torch.stack([top, left, tall, broad], 1).float()
 
     def _reach(self, extent: int) -> int:
         """Largest shift in whole pixels."""
@@ -202,6 +194,22 @@ def crops(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:
     """Crop a square from each image, at its own position, in one indexing operation."""
     windows = images.unfold(2, size, 1).unfold(3, size, 1)
     return windows[torch.arange(len(images), device=images.device), :, top, left]
+
+
+def crop_windows(
+    smallest: float, numbers: Float64[Tensor, "images 4"]
+) -> Float32[Tensor, "images 4"]:
+    """Top, left, height and width of random windows, as fractions of the image.
+
+    Args:
+        smallest: the smallest area, as a fraction of the image; the largest is 1.
+        numbers: random numbers in 0 to 1: row, column, area, aspect.
+    """
+    row, column, area, aspect = numbers.unbind(1)
+    area = smallest + area * (1 - smallest)
+    aspect = torch.exp((2 * aspect - 1) * math.log(4 / 3))
+    tall, broad = (area / aspect).sqrt().clamp(max=1), (area * aspect).sqrt().clamp(max=1)
+    return torch.stack([row * (1 - tall), column * (1 - broad), tall, broad], 1).float()
 
 
 def resized_crops(

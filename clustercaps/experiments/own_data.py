@@ -5,6 +5,7 @@ CIFAR-10, 400 training images each. Candidates are compared on the next 500 imag
 CIFAR-10's training set, which nobody trains on; no test image is used for a choice.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from clustercaps.training.settings import TrainSettings
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TRAIN, VALIDATION, TEST = 400, 500, 1000
+TRAIN, FEW_IMAGES, VALIDATION, TEST = 400, 150, 500, 1000
 # Settings that every candidate starts from: the defaults before this experiment.
 BASE: dict[str, Any] = {
     "epochs": 30,
@@ -40,12 +41,12 @@ BASE: dict[str, Any] = {
     "memory_gb": 1.0,
     "img_size": 32,
 }
-POOLED, PLAIN = {"global_pool": "avg"}, {"global_pool": ""}
-NARROW = {"width": 40}
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
-    "m1": ("m1", POOLED),
-    "m1-head": ("m1", PLAIN),
-    "cnn": ("baseline_cnn", NARROW),
+    "m1": ("m1", {"global_pool": "avg"}),
+    "m1-max": ("m1", {"global_pool": "max"}),
+    "m1-both": ("m1", {"global_pool": "catavgmax"}),
+    "m1-head": ("m1", {"global_pool": ""}),
+    "cnn": ("baseline_cnn", {"width": 40}),
     "viewpoint": ("viewpoint_cnn", {}),
 }
 FASTER = {"precision": "bf16"}
@@ -54,39 +55,54 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "cnn/base": {},
     "m1/crop-0.3": {"crop_area": 0.3, **FASTER},
     "m1-head/crop-0.3": {"crop_area": 0.3, **FASTER},
-    "m1/crop-0.3-batch-32": {"crop_area": 0.3, "batch_size": 32, **FASTER},
-    "m1-head/crop-0.3-batch-32": {"crop_area": 0.3, "batch_size": 32, **FASTER},
     "cnn/crop-0.3": {"crop_area": 0.3, "epochs": 41},
+}
+SMALL = {"crop_area": 0.3, "batch_size": 32}
+FEW: dict[str, dict[str, Any]] = {
+    "few/m1": {**SMALL, **FASTER},
+    "few/m1-both": {**SMALL, **FASTER},
+    "few/m1-max": {**SMALL, **FASTER},
+    "few/m1-head": {**SMALL, **FASTER},
+    "few/cnn": {**SMALL, "epochs": 41},
 }
 
 
 def cells(budget: str) -> list[Cell]:
     """One training run per candidate."""
-    return [candidate(id, changes) for id, changes in CANDIDATES.items()]
+    return [candidate(id, changes) for id, changes in (CANDIDATES | FEW).items()]
 
 
 def candidate(id: str, changes: dict[str, Any]) -> Cell:
     """A training run that is compared on validation images."""
-    model, own = NETWORKS[id.partition("/")[0]]
+    few = id.startswith("few/")
+    model, own = NETWORKS[id.removeprefix("few/").partition("/")[0]]
     settings = {**BASE, "model_settings": own, **changes}
-    cell = training(
-        id, model, "own:photos-validation", "strong", measure=partial(measure), **settings
-    )
+    data = "own:photos-150-validation" if few else "own:photos-validation"
+    cell = training(id, model, data, "strong", measure=measure, **settings)
     return replace(cell, data="cifar10")
 
 
 def measure(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
-    return train_once(settings, seed, workspace, load=photos(workspace.data_dir))
+    """Train on photos; also counts processor time, which other programs do not change."""
+    from clustercaps.training.run_folder import RunFolder
+
+    resumed = not workspace.fresh and RunFolder(workspace.folder).checkpoint.exists()
+    images = photos(workspace.data_dir, FEW_IMAGES if "-150-" in settings.data else TRAIN)
+    began = time.process_time()
+    row = train_once(settings, seed, workspace, load=images)
+    # What an interrupted run had used before is not known.
+    return row if resumed else {**row, "cpu_seconds": round(time.process_time() - began, 1)}
 
 
-def photos(data_dir: str | None) -> Any:
+def photos(data_dir: str | None, images: int) -> Any:
+    """Training and validation images."""
     from clustercaps import data
     from clustercaps.data.make_photos import CLASSES
     from clustercaps.training.own_data import GivenImages
 
     whole = data.load("cifar10", "train", data_dir)
     parts = []
-    for first, count in ((0, TRAIN), (TRAIN, VALIDATION)):
+    for first, count in ((0, images), (TRAIN, VALIDATION)):
         import torch
 
         picks = torch.cat(
@@ -102,7 +118,9 @@ def table(rows: Sequence[Row], _: str) -> str:
         spreads(rows, c) for c in ("test_error", "train_error", "train_seconds")
     )
     lines = [
-        [id, str(errors[id]), str(train[id]), str(seconds[id])] for id in CANDIDATES if id in errors
+        [id, str(errors[id]), str(train[id]), str(seconds[id])]
+        for id in CANDIDATES | FEW
+        if id in errors
     ]
     return markdown_table(["candidate", "validation error %", "training error %", "s"], lines)
 
@@ -110,7 +128,7 @@ def table(rows: Sequence[Row], _: str) -> str:
 def figure(rows: Sequence[Row], _: str) -> "Figure":
     """Validation errors of all candidates."""
     errors = spreads(rows)
-    shown = {id: errors[id] for id in CANDIDATES if id in errors}
+    shown = {id: errors[id] for id in CANDIDATES | FEW if id in errors}
     return line_figure({"M1": shown}, list(shown), "photos", "validation error (%)")
 
 

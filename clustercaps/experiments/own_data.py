@@ -63,7 +63,20 @@ FEW: dict[str, dict[str, Any]] = {
     "few/m1-both": {**SMALL, **FASTER},
     "few/m1-max": {**SMALL, **FASTER},
     "few/m1-head": {**SMALL, **FASTER},
+    "few/m1/sgd": {
+        **SMALL,
+        **FASTER,
+        "optimizer": "sgd",
+        "lr": 0.03,
+        "momentum": 0.9,
+        "weight_decay": 5e-4,
+    },
+    "few/m1/lr-0.05": {**SMALL, **FASTER, "lr": 0.05, "adamw_lr": 5e-3},
+    "few/m1/decay-0.2": {**SMALL, **FASTER, "weight_decay": 0.2},
+    "few/m1/erase": {**SMALL, **FASTER, "erase": 0.5},
+    "few/m1/epochs-80": {**SMALL, **FASTER, "epochs": 80},
     "few/cnn": {**SMALL, "epochs": 41},
+    "few/viewpoint": {**SMALL, "epochs": 27},
 }
 
 

@@ -1,27 +1,33 @@
 """Defaults for images of one's own: candidates on validation images, then networks of equal time.
 
-The images are those of `python -m clustercaps.data.make_photos --train 400`: eight classes of
-CIFAR-10, 400 training images each. Candidates are compared on the next 500 images of each class of
-CIFAR-10's training set, which nobody trains on; no test image is used for a choice.
+The images are those of `python -m clustercaps.data.make_photos`: eight classes of CIFAR-10, 400
+training images of each, or 150 in cells that begin with `few`. Candidates are compared on the 500
+images of each class that follow in CIFAR-10's training set, on which nothing is trained: no test
+image is used for a choice. Cells that end with `test` train M1 and plain CNNs with the chosen
+settings, for the same time, and test on all test images of these classes.
+
+`night` takes 45 to 150 s of one thread per cell and seed. `quick` is 3 epochs of the comparison on
+few images: too short for a ranking, it shows what is compared.
 """
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.harness.cells import ONE_SEED, Cell, Experiment, Row, Workspace
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.plots import line_figure
-from clustercaps.experiments.harness.spread import spreads
+from clustercaps.experiments.harness.spread import Spread, first_rows, spreads
 from clustercaps.experiments.harness.training_cells import train_once, training
 from clustercaps.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TRAIN, FEW_IMAGES, VALIDATION, TEST = 400, 150, 500, 1000
+    from clustercaps.training.own_data import GivenImages
+
 # Settings that every candidate starts from: the defaults before this experiment.
 BASE: dict[str, Any] = {
     "epochs": 30,
@@ -43,56 +49,72 @@ BASE: dict[str, Any] = {
 }
 NETWORKS: dict[str, tuple[str, dict[str, Any]]] = {
     "m1": ("m1", {"global_pool": "avg"}),
-    "m1-max": ("m1", {"global_pool": "max"}),
     "m1-both": ("m1", {"global_pool": "catavgmax"}),
     "m1-head": ("m1", {"global_pool": ""}),
     "cnn": ("baseline_cnn", {"width": 40}),
     "viewpoint": ("viewpoint_cnn", {}),
 }
+# Candidates of M1 were trained with bf16, which takes less time.
 FASTER = {"precision": "bf16"}
+CROPS = {"crop_area": 0.3, **FASTER}
+SMALL = {**CROPS, "batch_size": 32}
+SGD = {"optimizer": "sgd", "lr": 0.03, "momentum": 0.9, "weight_decay": 5e-4}
 CANDIDATES: dict[str, dict[str, Any]] = {
     "m1/base": {},
     "cnn/base": {},
-    "m1/crop-0.3": {"crop_area": 0.3, **FASTER},
-    "m1-head/crop-0.3": {"crop_area": 0.3, **FASTER},
-    "cnn/crop-0.3": {"crop_area": 0.3, "epochs": 41},
+    "m1/crop-0.3": CROPS,
+    "m1-head/crop-0.3": CROPS,
+    "few/m1": SMALL,
+    "few/m1-both": SMALL,
+    "few/m1-head": SMALL,
+    "few/m1/sgd": {**SMALL, **SGD},
+    "few/m1/lr-0.05": {**SMALL, "lr": 0.05, "adamw_lr": 5e-3},
+    "few/m1/erase": {**SMALL, "erase": 0.5},
+    "few/m1/epochs-80": {**SMALL, "epochs": 80},
+    "few/cnn": {"crop_area": 0.3, "batch_size": 32, "epochs": 41},
+    "few/viewpoint": {"crop_area": 0.3, "batch_size": 32, "epochs": 27},
 }
-SMALL = {"crop_area": 0.3, "batch_size": 32}
-FEW: dict[str, dict[str, Any]] = {
-    "few/m1": {**SMALL, **FASTER},
-    "few/m1-both": {**SMALL, **FASTER},
-    "few/m1-max": {**SMALL, **FASTER},
-    "few/m1-head": {**SMALL, **FASTER},
-    "few/m1/sgd": {
-        **SMALL,
-        **FASTER,
-        "optimizer": "sgd",
-        "lr": 0.03,
-        "momentum": 0.9,
-        "weight_decay": 5e-4,
-    },
-    "few/m1/lr-0.05": {**SMALL, **FASTER, "lr": 0.05, "adamw_lr": 5e-3},
-    "few/m1/decay-0.2": {**SMALL, **FASTER, "weight_decay": 0.2},
-    "few/m1/erase": {**SMALL, **FASTER, "erase": 0.5},
-    "few/m1/epochs-80": {**SMALL, **FASTER, "epochs": 80},
-    "few/cnn": {**SMALL, "epochs": 41},
-    "few/viewpoint": {**SMALL, "epochs": 27},
-}
+# The chosen settings, which are the defaults on one's own images; a test compares them.
+CHOSEN: dict[str, Any] = {**BASE, "crop_area": 0.3}
+# Epochs of equal processor time: a step of the CNNs takes 0.73 and 1.11 times as long as M1's.
+COMPARED = {"m1": 30, "cnn": 41, "viewpoint": 27}
+TRAIN, FEW, VALIDATION, TEST = 400, 150, 500, 1000
+TEST_SEEDS = (0, 1)
 
 
 def cells(budget: str) -> list[Cell]:
-    """One training run per candidate."""
-    return [candidate(id, changes) for id, changes in (CANDIDATES | FEW).items()]
+    """One training run per candidate, and the comparison."""
+    if budget in ("smoke", "quick"):
+        data = "own:mini" if budget == "smoke" else "own:photos-150"
+        return [
+            cell(name, name, data, {**CHOSEN, "epochs": 1 if budget == "smoke" else 3})
+            for name in (("m1", "cnn") if budget == "smoke" else COMPARED)
+        ]
+    found = []
+    for id, changes in CANDIDATES.items():
+        few = "-150" if id.startswith("few/") else ""
+        network = id.removeprefix("few/").partition("/")[0]
+        found.append(cell(id, network, f"own:photos{few}-validation", {**BASE, **changes}))
+    for prefix, data in (("few/", "own:photos-150"), ("", "own:photos")):
+        for name, epochs in COMPARED.items():
+            settings = {**CHOSEN, "epochs": epochs}
+            found.append(cell(f"{prefix}{name}/test", name, data, settings, TEST_SEEDS))
+    return found
 
 
-def candidate(id: str, changes: dict[str, Any]) -> Cell:
-    """A training run that is compared on validation images."""
-    few = id.startswith("few/")
-    model, own = NETWORKS[id.removeprefix("few/").partition("/")[0]]
-    settings = {**BASE, "model_settings": own, **changes}
-    data = "own:photos-150-validation" if few else "own:photos-validation"
-    cell = training(id, model, data, "strong", measure=measure, **settings)
-    return replace(cell, data="cifar10")
+def cell(
+    id: str,
+    network: str,
+    data: str,
+    settings: dict[str, Any],
+    seeds: tuple[int, ...] | None = None,
+) -> Cell:
+    """A training run on photos."""
+    model, own = NETWORKS[network]
+    made = training(
+        id, model, data, "strong", measure, seeds, **{**settings, "model_settings": own}
+    )
+    return replace(made, data="fashion-mnist-mini" if data == "own:mini" else "cifar10")
 
 
 def measure(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
@@ -100,56 +122,110 @@ def measure(settings: TrainSettings, seed: int, workspace: Workspace) -> Row:
     from clustercaps.training.run_folder import RunFolder
 
     resumed = not workspace.fresh and RunFolder(workspace.folder).checkpoint.exists()
-    images = photos(workspace.data_dir, FEW_IMAGES if "-150-" in settings.data else TRAIN)
+    images = photos(settings.data, workspace.data_dir)
     began = time.process_time()
     row = train_once(settings, seed, workspace, load=images)
     # What an interrupted run had used before is not known.
     return row if resumed else {**row, "cpu_seconds": round(time.process_time() - began, 1)}
 
 
-def photos(data_dir: str | None, images: int) -> Any:
-    """Training and validation images."""
+def photos(name: str, data_dir: str | None) -> "GivenImages":
+    """Training images, and those to test on: validation images if the name of the data says so."""
+    import torch
+
     from clustercaps import data
-    from clustercaps.data.make_photos import CLASSES
+    from clustercaps.data.make_photos import CLASSES, first_of_class
     from clustercaps.training.own_data import GivenImages
 
-    whole = data.load("cifar10", "train", data_dir)
+    source, count = "cifar10", FEW if "-150" in name else TRAIN
+    if name == "own:mini":
+        source, count = "fashion-mnist-mini", 4
+    whole = data.load(source, "train", data_dir)
+    other = whole if name.endswith("-validation") else data.load(source, "test", data_dir)
     parts = []
-    for first, count in ((0, images), (TRAIN, VALIDATION)):
-        import torch
-
-        picks = torch.cat(
-            [(whole.labels == c).nonzero().flatten()[first : first + count] for c in range(CLASSES)]
+    after = (VALIDATION, TRAIN) if other is whole else (TEST, 0)
+    for images, wanted, skip in ((whole, count, 0), (other, *after)):
+        chosen = torch.cat(
+            [first_of_class(images.labels, label, wanted, skip) for label in range(CLASSES)]
         )
-        parts.append((whole.pixels[picks], whole.labels[picks]))
+        parts.append((images.pixels[chosen], images.labels[chosen]))
     return GivenImages(*parts, whole.meta["class_names"][:CLASSES])
 
 
 def table(rows: Sequence[Row], _: str) -> str:
-    """One row per candidate."""
-    errors, train, seconds = (
-        spreads(rows, c) for c in ("test_error", "train_error", "train_seconds")
-    )
+    """The comparison on test images, then every candidate."""
+    chosen_on = [row for row in rows if is_candidate(row)]
+    parts = [compared([row for row in rows if not is_candidate(row)]), candidates(chosen_on)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def is_candidate(row: Row) -> bool:
+    """Whether a run was tested on validation images."""
+    return str(row["data"]).endswith("-validation")
+
+
+def compared(rows: Sequence[Row]) -> str:
+    """One line per network and number of images."""
+    header = ["cell", "training images", "parameters", *COLUMNS[:1], "test error %", *COLUMNS[2:]]
     lines = [
-        [id, str(errors[id]), str(train[id]), str(seconds[id])]
-        for id in CANDIDATES | FEW
-        if id in errors
+        [f"`{id}`", f"{row['train_images']:,}", f"{row['parameters']:,}", *columns(id, rows)]
+        for id, row in first_rows(rows).items()
     ]
-    return markdown_table(["candidate", "validation error %", "training error %", "s"], lines)
+    return markdown_table(header, lines) if lines else ""
+
+
+def candidates(rows: Sequence[Row]) -> str:
+    """One line per candidate, the worse ones included."""
+    header = ["candidate", "training images", "differs from `m1/base` by", *COLUMNS]
+    lines = [
+        [f"`{id}`", f"{row['train_images']:,}", changed(row), *columns(id, rows)]
+        for id, row in first_rows(rows).items()
+    ]
+    return markdown_table(header, lines) if lines else ""
+
+
+COLUMNS = ("epochs", "validation error %", "training error %", "processor time")
+
+
+def columns(id: str, rows: Sequence[Row]) -> list[str]:
+    """Epochs, error, training error and processor time of a cell."""
+    own = [row for row in rows if row["cell"] == id]
+    timed = spreads([row for row in own if "cpu_seconds" in row], "cpu_seconds")
+    time_taken = f"{timed[id].mean:.0f} s" if timed else ""
+    errors = [str(spreads(own, name)[id]) for name in ("test_error", "train_error")]
+    return [str(own[0]["epochs"]), *errors, time_taken]
+
+
+def changed(row: Row) -> str:
+    """The settings of a candidate that are not those of `m1/base`, except its epochs."""
+    settings = json.loads(row["settings"])
+    before = {**BASE, "precision": "float32", "crop_area": 0.0, "erase": 0.0}
+    own = {name: value for name, value in settings["model_settings"].items() if value != "avg"}
+    # Epochs have a column of their own, and the size is the same for all.
+    kept = {name: value for name, value in before.items() if name not in ("epochs", "img_size")}
+    # The first runs did not have every setting yet.
+    now = {name: settings.get(name, value) for name, value in kept.items()}
+    other = {name: value for name, value in now.items() if value != kept[name]}
+    return ", ".join(f"`{name} {value}`" for name, value in {**own, **other}.items())
 
 
 def figure(rows: Sequence[Row], _: str) -> "Figure":
-    """Validation errors of all candidates."""
+    """Errors of all cells."""
     errors = spreads(rows)
-    shown = {id: errors[id] for id in CANDIDATES | FEW if id in errors}
-    return line_figure({"M1": shown}, list(shown), "photos", "validation error (%)")
+    groups: dict[str, dict[str, Spread]] = {}
+    for id, row in first_rows(rows).items():
+        name = "M1" if row["model"] == "m1" else "plain CNNs"
+        groups.setdefault(name, {})[id] = errors[id]
+    title = "8 classes, few images"
+    return line_figure(groups, list(errors), title, "validation or test error (%)")
 
 
 EXPERIMENT = Experiment(
-    title="Own images",
+    title="Images of one's own",
     cells=cells,
     table=table,
     figure=figure,
     seeds=ONE_SEED,
-    notes="",
+    notes="""\
+NOTES""",
 )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from clustercaps.experiments.harness.cells import ONE_SEED, Cell, Experiment, Row, Workspace
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.plots import line_figure
-from clustercaps.experiments.harness.spread import Spread, first_rows, spreads
+from clustercaps.experiments.harness.spread import Spread, spreads
 from clustercaps.experiments.harness.training_cells import train_once, training
 from clustercaps.training.settings import TrainSettings
 
@@ -63,22 +63,35 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "m1/base": {},
     "cnn/base": {},
     "m1/crop-0.3": CROPS,
-    "m1-head/crop-0.3": CROPS,
+    "m1/batch-32": {"batch_size": 32, **FASTER},
     "few/m1": SMALL,
     "few/m1-both": SMALL,
     "few/m1-head": SMALL,
     "few/m1/sgd": {**SMALL, **SGD},
     "few/m1/lr-0.05": {**SMALL, "lr": 0.05, "adamw_lr": 5e-3},
-    "few/m1/erase": {**SMALL, "erase": 0.5},
+    "few/m1/no-crop": {**FASTER, "batch_size": 32},
+    "few/m1/base": FASTER,
     "few/m1/epochs-80": {**SMALL, "epochs": 80},
     "few/cnn": {"crop_area": 0.3, "batch_size": 32, "epochs": 41},
-    "few/viewpoint": {"crop_area": 0.3, "batch_size": 32, "epochs": 27},
+    "fifty/m1/base": {},
+    "fifty/m1/batch-16": {"batch_size": 16},
+    "fifty/m1/batch-16-epochs-90": {"batch_size": 16, "epochs": 90},
+    "fifty/m1/batch-16-crop-0.3": {"batch_size": 16, "crop_area": 0.3},
+    "fifty/cnn/base": {"epochs": 41},
+    "fifty/cnn/batch-16": {"batch_size": 16, "epochs": 41},
+    "tiny/m1/base": {},
+    "tiny/m1/batch-16": {"batch_size": 16},
+    "tiny/m1/batch-16-epochs-200": {"batch_size": 16, "epochs": 200},
+    "tiny/cnn/base": {},
+    "tiny/cnn/batch-16-epochs-200": {"batch_size": 16, "epochs": 200},
 }
 # The chosen settings, which are the defaults on one's own images; a test compares them.
 CHOSEN: dict[str, Any] = {**BASE, "crop_area": 0.3}
 # Epochs of equal processor time: a step of the CNNs takes 0.73 and 1.11 times as long as M1's.
 COMPARED = {"m1": 30, "cnn": 41, "viewpoint": 27}
-TRAIN, FEW, VALIDATION, TEST = 400, 150, 500, 1000
+TRAIN, VALIDATION, TEST = 400, 500, 1000
+# Training images of each class in cells that begin with a word.
+SIZES = {"few": 150, "fifty": 50, "tiny": 8}
 TEST_SEEDS = (0, 1)
 
 
@@ -92,9 +105,10 @@ def cells(budget: str) -> list[Cell]:
         ]
     found = []
     for id, changes in CANDIDATES.items():
-        few = "-150" if id.startswith("few/") else ""
-        network = id.removeprefix("few/").partition("/")[0]
-        found.append(cell(id, network, f"own:photos{few}-validation", {**BASE, **changes}))
+        first, *rest = id.split("/")
+        images = f"-{SIZES[first]}" if first in SIZES else ""
+        network = rest[0] if first in SIZES else first
+        found.append(cell(id, network, f"own:photos{images}-validation", {**BASE, **changes}))
     for prefix, data in (("few/", "own:photos-150"), ("", "own:photos")):
         for name, epochs in COMPARED.items():
             settings = {**CHOSEN, "epochs": epochs}
@@ -137,7 +151,8 @@ def photos(name: str, data_dir: str | None) -> "GivenImages":
     from clustercaps.data.make_photos import CLASSES, first_of_class
     from clustercaps.training.own_data import GivenImages
 
-    source, count = "cifar10", FEW if "-150" in name else TRAIN
+    sizes = [count for count in SIZES.values() if f"-{count}" in name]
+    source, count = "cifar10", sizes[0] if sizes else TRAIN
     if name == "own:mini":
         source, count = "fashion-mnist-mini", 4
     whole = data.load(source, "train", data_dir)
@@ -169,7 +184,7 @@ def compared(rows: Sequence[Row]) -> str:
     header = ["cell", "training images", "parameters", *COLUMNS[:1], "test error %", *COLUMNS[2:]]
     lines = [
         [f"`{id}`", f"{row['train_images']:,}", f"{row['parameters']:,}", *columns(id, rows)]
-        for id, row in first_rows(rows).items()
+        for id, row in by_cell(rows).items()
     ]
     return markdown_table(header, lines) if lines else ""
 
@@ -179,9 +194,14 @@ def candidates(rows: Sequence[Row]) -> str:
     header = ["candidate", "training images", "differs from `m1/base` by", *COLUMNS]
     lines = [
         [f"`{id}`", f"{row['train_images']:,}", changed(row), *columns(id, rows)]
-        for id, row in first_rows(rows).items()
+        for id, row in by_cell(rows).items()
     ]
     return markdown_table(header, lines) if lines else ""
+
+
+def by_cell(rows: Sequence[Row]) -> dict[str, Row]:
+    """A row of every cell, in the order of the file."""
+    return {row["cell"]: row for row in rows}
 
 
 COLUMNS = ("epochs", "validation error %", "training error %", "processor time")
@@ -213,7 +233,7 @@ def figure(rows: Sequence[Row], _: str) -> "Figure":
     """Errors of all cells."""
     errors = spreads(rows)
     groups: dict[str, dict[str, Spread]] = {}
-    for id, row in first_rows(rows).items():
+    for id, row in by_cell(rows).items():
         name = "M1" if row["model"] == "m1" else "plain CNNs"
         groups.setdefault(name, {})[id] = errors[id]
     title = "8 classes, few images"

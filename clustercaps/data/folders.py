@@ -230,6 +230,15 @@ def largest_side(name: str) -> int | None:
         return None
 
 
+def count_images(name: str) -> int | None:
+    """The number of training images of a folder; None if it cannot be read."""
+    try:
+        return len(open_folder(name, "train"))
+    except DataError:
+        # What is wrong is said when the folder is opened.
+        return None
+
+
 def size_before_crop(crop: int) -> int:
     """The side to which images are resized before a crop: 256 for 224, and in proportion."""
     return round(crop * 256 / 224)

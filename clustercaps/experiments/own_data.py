@@ -167,7 +167,7 @@ def photos(name: str, data_dir: str | None) -> "GivenImages":
             [first_of_class(images.labels, label, wanted, skip) for label in range(CLASSES)]
         )
         parts.append((images.pixels[chosen], images.labels[chosen]))
-    return GivenImages(*parts, whole.meta["class_names"][:CLASSES])
+    return GivenImages(parts[0], parts[1], whole.meta["class_names"][:CLASSES])
 
 
 def table(rows: Sequence[Row], _: str) -> str:

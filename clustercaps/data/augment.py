@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float32, Float64, UInt8
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import affine_grid, grid_sample, pad
 
 from clustercaps.data.prepare import Prepare
 
@@ -26,6 +26,9 @@ class Augment:
         padding: pixels added on each side before shift and crop.
         edges: pad with the border pixels instead of black.
         shift: largest shift, as a fraction of the padded size.
+        crop_area: smallest area of a crop, as a fraction of the image; crops of random area and an
+            aspect ratio of 3/4 to 4/3 are resized, in the place of padding, shift and crop. 0 for
+            crops of the size of the input.
         flip: probability of a horizontal flip.
         erase: probability that a rectangle is replaced by noise (Zhong et al. 2020), with an area
             of 1/50 to 1/3 of the image and an aspect ratio of 1/3 to 3.
@@ -36,6 +39,7 @@ class Augment:
     padding: int = 0
     edges: bool = False
     shift: float = 0.0
+    crop_area: float = 0.0
     flip: float = 0.0
     erase: float = 0.0
 
@@ -84,7 +88,10 @@ class Augment:
             brightness = draw.brightness.to(device).view(-1, 1, 1, 1) * means
             images = images.mul_(draw.contrast.to(device).view(-1, 1, 1, 1)).add_(brightness)
         size = self.prepare.size
-        if size is not None:
+        if self.crop_area:
+            windows = crop_windows(self.crop_area, numbers[:, 2:6]).to(device)
+            images = resized_crops(images, windows, size or height, size or width)
+        elif size is not None:
             across, down = (self.padding + self._reach(n) for n in (width, height))
             mode = "replicate" if self.edges else "constant"
             images = pad(images, (across, across, down, down), mode=mode)
@@ -187,3 +194,45 @@ def crops(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:
     """Crop a square from each image, at its own position, in one indexing operation."""
     windows = images.unfold(2, size, 1).unfold(3, size, 1)
     return windows[torch.arange(len(images), device=images.device), :, top, left]
+
+
+def crop_windows(
+    smallest: float, numbers: Float64[Tensor, "images 4"]
+) -> Float32[Tensor, "images 4"]:
+    """Top, left, height and width of random windows, as fractions of the image.
+
+    Args:
+        smallest: the smallest area, as a fraction of the image; the largest is 1.
+        numbers: random numbers in 0 to 1: row, column, area, aspect.
+    """
+    row, column, area, aspect = numbers.unbind(1)
+    area = smallest + area * (1 - smallest)
+    aspect = torch.exp((2 * aspect - 1) * math.log(4 / 3))
+    tall, broad = (area / aspect).sqrt().clamp(max=1), (area * aspect).sqrt().clamp(max=1)
+    return torch.stack([row * (1 - tall), column * (1 - broad), tall, broad], 1).float()
+
+
+def resized_crops(
+    images: Float32[Tensor, "images channels height width"],
+    windows: Float32[Tensor, "images 4"],
+    height: int,
+    width: int,
+) -> Float32[Tensor, "images channels out_height out_width"]:
+    """Resize a window of each image with bilinear interpolation.
+
+    Args:
+        images: images of one size.
+        windows: top, left, height and width of each window, as fractions of the image.
+        height: height of the result.
+        width: width of the result.
+    """
+    top, left, tall, broad = windows.unbind(1)
+    none = torch.zeros_like(top)
+    # In coordinates from -1 to 1, as the sampling has them.
+    rows = [
+        torch.stack([broad, none, 2 * left + broad - 1], 1),
+        torch.stack([none, tall, 2 * top + tall - 1], 1),
+    ]
+    shape = [len(images), images.shape[1], height, width]
+    grid = affine_grid(torch.stack(rows, 1), shape, align_corners=False)
+    return grid_sample(images, grid, padding_mode="border", align_corners=False)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from clustercaps.data.augment import crop_windows, resized_crops
 from clustercaps.data.catalogue import STREAMED, is_streamed
 from clustercaps.data.errors import DataError, need
 from clustercaps.data.files import reason
@@ -38,6 +39,8 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         augment: random crop, and flip with probability 1/2; otherwise the centre crop.
         seed: seed of the random part.
         flip: whether augmented images are flipped.
+        crop_area: smallest area of a random crop, as a fraction of the image; crops of random area
+            are resized. 0 for crops that are not.
 
     Attributes:
         labels: class index of each image.
@@ -54,6 +57,7 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
         augment: bool = False,
         seed: int = 0,
         flip: bool = True,
+        crop_area: float = 0.0,
     ) -> None:
         if not 1 <= crop <= resize:
             raise ValueError(f"crop must be between 1 and resize, got {crop} and {resize}")
@@ -68,7 +72,7 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
                 f"{', '.join(self.class_names[:10])}"
             )
         self.resize, self.crop, self.augment, self.seed = resize, crop, augment, seed
-        self.flip = flip
+        self.flip, self.crop_area = flip, crop_area
         names: list[bytes] = []
         labels: list[int] = []
         with progress(f"{self.folder}: listing", len(present), " classes") as bar:
@@ -119,13 +123,18 @@ class FolderImages(Dataset[tuple[Tensor, int]]):
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         pixels = read_image(self.path(index), self.resize)
         room = self.resize - self.crop
+        top, left, mirrored = room // 2, room // 2, False
         if self.augment:
             chance = random.Random(f"{self.seed}/{int(self._epoch)}/{index}")
             top, left = chance.randint(0, room), chance.randint(0, room)
             mirrored = chance.random() < 0.5 and self.flip
+        if self.augment and self.crop_area:
+            numbers = torch.tensor([[chance.random() for _ in range(4)]], dtype=torch.float64)
+            window = crop_windows(self.crop_area, numbers)
+            crop = resized_crops(pixels[None].float(), window, self.crop, self.crop)[0]
+            pixels = crop.round().to(torch.uint8)
         else:
-            top, left, mirrored = room // 2, room // 2, False
-        pixels = pixels[:, top : top + self.crop, left : left + self.crop]
+            pixels = pixels[:, top : top + self.crop, left : left + self.crop]
         if mirrored:
             pixels = pixels.flip(-1)
         return pixels.contiguous(), int(self.labels[index])
@@ -216,6 +225,15 @@ def largest_side(name: str) -> int | None:
         images = open_folder(name, "train")
         first = [int((images.labels == label).nonzero()[0]) for label in images.labels.unique()]
         return max(image_side(images.path(number)) for number in first)
+    except DataError:
+        # What is wrong is said when the folder is opened.
+        return None
+
+
+def count_images(name: str) -> int | None:
+    """The number of training images of a folder; None if it cannot be read."""
+    try:
+        return len(open_folder(name, "train"))
     except DataError:
         # What is wrong is said when the folder is opened.
         return None

@@ -8,11 +8,25 @@ import argparse
 import sys
 from pathlib import Path
 
+from torch import Tensor
+
 from clustercaps.data.datasets import load
 from clustercaps.data.errors import need
 from clustercaps.utils.errors import at_least
 
 CLASSES = 8
+
+
+def first_of_class(labels: Tensor, label: int, count: int, skip: int = 0) -> Tensor:
+    """Positions of the first images of a class, in ascending order.
+
+    Args:
+        labels: labels of all images.
+        label: the class.
+        count: how many images; fewer if there are not as many.
+        skip: how many images of the class to leave out before them.
+    """
+    return (labels == label).nonzero().flatten()[skip : skip + count]
 
 
 def write_photos(out: Path, train: int, test: int) -> int:
@@ -26,7 +40,7 @@ def write_photos(out: Path, train: int, test: int) -> int:
         for label, name in enumerate(images.meta["class_names"][:CLASSES]):
             folder = out / split / name
             folder.mkdir(parents=True)
-            for number in (images.labels == label).nonzero().flatten()[:count].tolist():
+            for number in first_of_class(images.labels, label, count).tolist():
                 picture = pillow.fromarray(images.pixels[number].permute(1, 2, 0).numpy())
                 picture.save(folder / f"{number:05}.png")
                 written += 1

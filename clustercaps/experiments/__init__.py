@@ -17,6 +17,7 @@ EXPERIMENTS = {
     "parameters": "parameter counts of every network next to the paper's; nothing is trained",
     "recipe": "optimizers and augmentation for M1, on a validation split of Fashion-MNIST",
     "precision": "M1 trained in bfloat16 and in float32",
+    "own-data": "defaults for images of one's own, and networks of equal time",
     "classification": "M1-M4, S1-S4 and the CNN on four datasets: the paper's main table",
     "kd-grid": "votes K and capsule dimension D on CIFAR-10",
     "ablation": "data-dependent against constant routing weights",

@@ -7,6 +7,8 @@ with several weight clusters.
 import math
 from typing import Literal, overload
 
+import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from clustercaps.layers.cluster import Capsules, RoutingTrace
@@ -17,6 +19,8 @@ from clustercaps.utils.errors import unknown
 from clustercaps.utils.sizes import ImageBatch, Size
 
 STRIDES = (1, 2, 1, 2, 1)
+# As in timm; "" is none.
+POOLS = ("", "avg", "max", "catavgmax")
 
 
 class CapsuleNet(LinearClassifier):
@@ -34,8 +38,9 @@ class CapsuleNet(LinearClassifier):
         stem: "none" for pixels as input; "resnet" for a ResNet stem before the capsules, as in the
             paper for ImageNet.
         global_pool: "" for a head on the capsules of all positions, as in the paper; "avg" for one
-            on their mean over positions. The layer norm then has no learnable scale and shift,
-            which are per position, and the network accepts images of any size.
+            on their mean over positions, "max" on their largest entries, "catavgmax" on both. The
+            layer norm then has no learnable scale and shift, which are per position, and the
+            network accepts images of any size.
     """
 
     def __init__(
@@ -54,8 +59,8 @@ class CapsuleNet(LinearClassifier):
         super().__init__(num_classes, in_chans, img_size)
         if stem not in ("none", "resnet"):
             raise KeyError(unknown("stem", stem, ("none", "resnet")))
-        if global_pool not in ("", "avg"):
-            raise KeyError(unknown("global_pool", global_pool, ("", "avg")))
+        if global_pool not in POOLS:
+            raise KeyError(unknown("global_pool", global_pool, POOLS))
         self.global_pool = global_pool
         self.stem = ResNetStem(in_chans) if stem == "resnet" else None
         self.capsules = CapsuleStack(
@@ -70,8 +75,10 @@ class CapsuleNet(LinearClassifier):
             any_size=bool(global_pool),
         )
         capsules, positions = self.capsules.out_shape[:2], math.prod(self.capsules.out_shape[2:])
-        positions = 1 if global_pool else positions
-        self.build_head(math.prod(capsules) * positions, positions)
+        if global_pool:
+            positions = 1
+        parts = 2 if global_pool == "catavgmax" else 1
+        self.build_head(math.prod(capsules) * positions * parts, positions)
 
     @overload
     def forward_features(self, images: Tensor, trace: Literal[False] = False) -> Capsules: ...
@@ -94,7 +101,7 @@ class CapsuleNet(LinearClassifier):
     def forward_head(self, features: Tensor, pre_logits: bool = False) -> Tensor:
         """Capsules to logits; with `pre_logits`, to the flat input of the classifier."""
         if self.global_pool:
-            features = features.mean((-2, -1))
+            features = pooled(features, self.global_pool)
         return super().forward_head(features, pre_logits)
 
     def check_images(self, images: Tensor) -> None:
@@ -106,3 +113,21 @@ class CapsuleNet(LinearClassifier):
                 f"expected images [batch, {self.in_chans}, height, width], got shape "
                 f"{tuple(images.shape)}"
             )
+
+
+def pooled(
+    capsules: Float[Tensor, "batch channels dim height width"], kind: str
+) -> Float[Tensor, "batch channels features"]:
+    """The capsules of every channel over all positions.
+
+    Args:
+        capsules: The last feature map.
+        kind: "avg" for their mean, "max" for the largest value of every entry, "catavgmax" for both
+            in one vector.
+    """
+    found = []
+    if kind in ("avg", "catavgmax"):
+        found.append(capsules.mean((-2, -1)))
+    if kind in ("max", "catavgmax"):
+        found.append(capsules.amax((-2, -1)))
+    return torch.cat(found, -1)

@@ -67,7 +67,7 @@ def ready(
         return fitted(images, size_before_crop(settings.side), None if augmented else settings.side)
     if not augmented:
         images = images.unaugmented()
-    images.flip = settings.flips != "none"
+    images.flip, images.crop_area = settings.flips != "none", settings.crop_area
     if decoded_bytes(images) <= settings.memory_gb * GIGABYTE:
         return decode(images, settings.data)
     if settings.erase or settings.flips == "alternating":

@@ -60,7 +60,7 @@ class RunData:
                 settings.data, size=settings.side, statistics=self.statistics
             )
         flip = 0.0 if settings.flips == "none" else augment.flip
-        return replace(augment, erase=settings.erase, flip=flip)
+        return replace(augment, crop_area=settings.crop_area, erase=settings.erase, flip=flip)
 
     def describe(self) -> str:
         """One line on images of one's own: how many, where they are, and how they are split."""

@@ -4,6 +4,8 @@ Imports nothing heavy, so that `clustercaps train --help` is fast.
 """
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +87,11 @@ class TrainSettings:
     augment: bool = setting("random jitter, crop and flip, as in the paper", True)
     flips: str = setting(
         "random; alternating: every image is flipped in every other epoch; or none", "random"
+    )
+    crop_area: float = setting(
+        "smallest area of a random crop, as a fraction of the image; crops are resized to the "
+        "input; 0 for crops that are not resized",
+        0.0,
     )
     erase: float = setting(
         "probability that a rectangle of a training image is replaced by noise", 0.0
@@ -181,6 +188,8 @@ def resolve(model: str, data: str, recipe: str | None = None, **overrides: Any) 
     size = {"img_size": preset.size_for(task)}
     if new_network and "img_size" not in overrides and task in preset.sizes:
         size["img_size"] = size_for_folder(data, size["img_size"], preset.img_size)
+    if is_own(data) and recipe == "strong" and "epochs" not in overrides:
+        start = {**start, "epochs": epochs_for_folder(data, {**start, **overrides})}
     # Runs of earlier versions normalised folders as ImageNet, and read them in every epoch.
     own = {"normalise": "data", "memory_gb": MEMORY_GB} if is_own(data) else {}
     chosen = {"model": model, "data": data, "recipe": recipe, **size, **own, **start, **overrides}
@@ -196,6 +205,24 @@ def size_for_folder(data: str, usual: int, smallest: int) -> int:
 
     side = largest_side(data) if data.startswith("folder:") else None
     return usual if side is None else min(usual, max(smallest, side))
+
+
+# Fewer steps than this leave a network half trained; a small folder gets as many, within reason.
+FEWEST_STEPS, MOST_EPOCHS = 800, 200
+
+
+def epochs_for_folder(data: str, settings: Mapping[str, Any]) -> int:
+    """The epochs for a folder: those of the recipe, or more if these would be too few steps."""
+    from clustercaps.data.folders import count_images
+
+    usual: int = settings["epochs"]
+    images = count_images(data) if data.startswith("folder:") else None
+    batch, limit = settings["batch_size"], settings.get("limit", 0)
+    # Values of the wrong type are refused by the settings themselves.
+    if not images or not all(type(value) is int for value in (batch, limit)) or batch < 1:
+        return usual
+    steps = math.ceil(min(images, limit or images) / batch)
+    return max(usual, min(MOST_EPOCHS, math.ceil(FEWEST_STEPS / steps)))
 
 
 def differs_from_published(settings: TrainSettings) -> str:

@@ -46,7 +46,7 @@ def check_values(settings: "TrainSettings") -> None:
         if getattr(settings, name) < 0:
             raise ValueError(f"{name} must not be negative, got {getattr(settings, name)}")
     shares = ("momentum", "label_smoothing", "average", "erase", "warmup_fraction", "beta1_low")
-    for name in shares:
+    for name in (*shares, "crop_area"):
         if not 0 <= getattr(settings, name) < 1:
             raise ValueError(f"{name} must be in [0, 1), got {getattr(settings, name)}")
     choices = {
@@ -124,6 +124,8 @@ def check_data(settings: "TrainSettings") -> None:
         raise ValueError(f"{settings.data} is standardised image by image; remove normalise")
     if settings.memory_gb and not is_own(settings.data):
         raise ValueError(f"memory_gb is for folders, not for {settings.data}; remove it")
+    if settings.crop_area and not (is_own(settings.data) and settings.augment):
+        raise ValueError("crop_area is for folders and images given in Python, with augment")
     streamed = is_streamed(settings.data) and not settings.memory_gb
     if (settings.erase or settings.flips == "alternating") and (streamed or not settings.augment):
         raise ValueError("erase and alternating flips need augment and a dataset in memory")

@@ -85,6 +85,24 @@ def test_training_crops_are_parts_of_the_resized_image(root):
     assert {mirrored for _, _, mirrored in seen} == {False, True}
 
 
+def test_training_crops_of_random_area(root):
+    train = small(f"folder:{root}")
+    train.crop_area = 0.3
+    whole = read_image(train.path(0), 16)
+    crops = []
+    for epoch in range(30):
+        train.set_epoch(epoch)
+        pixels, label = train[0]
+        assert (pixels.dtype, pixels.shape, label) == (torch.uint8, (3, 12, 12), 0)
+        # Between pixels, no value is outside those of the image.
+        assert whole.min() <= pixels.min() <= pixels.max() <= whole.max()
+        assert torch.equal(pixels, train[0][0])
+        crops.append(pixels)
+    assert len({crop.numpy().tobytes() for crop in crops}) == 30
+    # Test images are not cropped at random.
+    assert torch.equal(train.unaugmented()[0][0], whole[:, 2:14, 2:14])
+
+
 def epoch_of(loader):
     return torch.cat([pixels for pixels, _ in loader])
 

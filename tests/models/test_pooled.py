@@ -28,8 +28,25 @@ def test_a_pooled_network_accepts_images_of_any_size(tmp_path: Path) -> None:
     assert model(images).shape == (2, 3)
     with pytest.raises(ValueError, match=r"expected images \[batch, 3, height, width\]"):
         model(torch.rand(2, 1, 16, 16))
-    with pytest.raises(KeyError, match="unknown global_pool 'max'"):
-        cc.create_model("m1", global_pool="max")
+    with pytest.raises(KeyError, match="unknown global_pool 'min'"):
+        cc.create_model("m1", global_pool="min")
+
+
+@pytest.mark.parametrize("kind", ["max", "catavgmax"])
+def test_heads_on_the_largest_entries(kind: str) -> None:
+    model = cc.create_model("m1", num_classes=5, img_size=16, global_pool=kind).eval()
+    images = torch.rand(2, 3, 9, 13)
+    capsules = model.forward_features(images)
+    largest = capsules.flatten(-2).max(-1).values
+    wanted = [largest] if kind == "max" else [capsules.mean((-2, -1)), largest]
+    # The mean of a capsule comes right before its largest entries.
+    flat = torch.stack(
+        [torch.cat(list(parts)) for parts in zip(*(w.flatten(0, 1) for w in wanted), strict=True)]
+    )
+    assert torch.equal(model.forward_head(capsules, True), flat.view(2, -1))
+    assert model(images).shape == (2, 5)
+    model.reset_classifier(3)
+    assert model(torch.zeros(1, 3, 16, 16)).isfinite().all()
 
 
 def test_without_pooling_nothing_changes() -> None:

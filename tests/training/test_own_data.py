@@ -10,6 +10,7 @@ from helpers.pictures import write_pictures
 
 from clustercaps.cli import main
 from clustercaps.data import FolderImages, Images
+from clustercaps.experiments import own_data
 from clustercaps.training import RunFolder, Trained, TrainSettings, resolve, train
 from clustercaps.training.batches import open_split
 from clustercaps.training.run_data import RunData
@@ -40,6 +41,7 @@ def test_the_recipe_of_own_images() -> None:
     settings = resolve("m1", "folder:x")
     assert (settings.recipe, settings.side, settings.optimizer) == ("strong", 64, "muon")
     assert settings.scale_head
+    assert (settings.batch_size, settings.epochs) == (32, 30)
     assert settings.model_settings == {"global_pool": "avg"}
     assert resolve("m1", "folder:x", model_settings={"global_pool": ""}).model_settings == {
         "global_pool": ""
@@ -57,6 +59,24 @@ def test_the_recipe_of_own_images() -> None:
         60,
     )
     assert usual.model_settings == {}
+
+
+def test_the_defaults_are_those_that_were_compared() -> None:
+    ours = resolve("m1", "own:x", img_size=32)
+    assert ours == resolve("m1", "own:x", "strong", **own_data.CHOSEN)
+
+
+def test_small_folders_get_more_epochs(divided: str) -> None:
+    # 20 training images are one step of 32.
+    assert resolve("m1", divided).epochs == 200
+    # With batches of 2, 800 steps are 80 epochs; with a limit, as many images count.
+    assert resolve("m1", divided, batch_size=2).epochs == 80
+    assert resolve("m1", divided, batch_size=2, limit=10).epochs == 160
+    assert resolve("m1", divided, epochs=3).epochs == 3
+    assert resolve("m1", divided, "fast").epochs == 12
+    assert resolve("m1", "folder:nowhere").epochs == 30
+    with pytest.raises(ValueError, match="batch_size must be"):
+        resolve("m1", divided, batch_size=0)
 
 
 def test_runs_of_earlier_versions_read_folders_as_before(divided: str) -> None:
@@ -126,7 +146,10 @@ REFUSALS = [
     ("--data {whole} --memory-gb 0 --erase 0.5", "need augment and a dataset in memory"),
     ("--data {whole} --memory-gb 1e-9 --erase 0.5", "allow that with --memory-gb"),
     ("--data {whole} --early-stop 3", "early_stop needs validate"),
-    ("--data {whole} --set global_pool=max", "unknown global_pool 'max'"),
+    ("--data {whole} --set global_pool=min", "unknown global_pool 'min'"),
+    ("--data {whole} --crop-area 1", "crop_area must be in [0, 1)"),
+    ("--data {whole} --crop-area 0.5 --no-augment", "crop_area is for folders and images given"),
+    ("--data fashion-mnist-mini --crop-area 0.5", "crop_area is for folders and images given"),
     ("--data own:mine", "are given in Python"),
     ("--data {broken} --memory-gb 0", "4.png: not a readable image"),
     ("--data {whole} --lr 1e30 --optimizer sgd", "nothing is kept; try a smaller --lr"),

@@ -82,7 +82,7 @@ test-asan: .venv/.ok
 	CLUSTERCAPS_SANITIZE=address CLUSTERCAPS_FUZZ_CASES=2000 \
 	ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
-	$(PY) -m pytest tests/kernels/test_fuzz.py tests/kernels/test_values.py tests/kernels/test_operator.py tests/kernels/test_vote_sums.py
+	$(PY) -m pytest tests/kernels/test_fuzz.py tests/kernels/test_values.py tests/kernels/test_operator.py tests/kernels/test_vote_sums.py tests/kernels/test_conv.py
 
 # Playwright drives the Chromium of the system; it never downloads a browser.
 .venv/.browser: .venv/.ok

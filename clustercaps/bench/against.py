@@ -29,7 +29,7 @@ CPU, MEMORY = "training step, CPU", "peak memory"
 DIFFERENCES = ("output", "gradient")
 COLUMNS = (
     *("model", "in_chans", "image_side", "batch", "measure", "unit", "before", "after"),
-    *("ratio", "ratio_low", "ratio_high", "rounds", "before_is"),
+    *("times_before", "times_before_low", "times_before_high", "rounds", "before_is"),
 )
 # Columns of a CSV of `bench peers`.
 STORED = {

@@ -40,7 +40,7 @@ def test_a_stored_file_is_compared_with(tmp_path: Path, capsys: pytest.CaptureFi
     rows = {row["measure"]: row for row in csv.DictReader(out.read_text().splitlines())}
     step = rows["training step"]
     assert step["before"] == before["step_ms"]
-    assert float(step["ratio"]) == pytest.approx(
+    assert float(step["times_before"]) == pytest.approx(
         float(step["before"]) / float(step["after"]), rel=1e-3
     )
     assert "another run, peers.csv" in step["before_is"]

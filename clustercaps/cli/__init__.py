@@ -64,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output (head, less) has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    # The last resort of every command: one line, and how to see the traceback.
     except Exception as error:
         if os.environ.get("CLUSTERCAPS_TRACEBACK"):
             raise

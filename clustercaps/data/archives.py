@@ -80,6 +80,7 @@ def zip_members(path: Path, wanted: Iterable[str], most: int) -> dict[str, bytes
             for member in members:
                 # zipfile stops at the stated size, and compares the checksum there.
                 contents[member.filename] = archive.read(member)
+    # zipfile raises the last two for damaged flags: unknown compression, and encryption.
     except (
         zipfile.BadZipFile,
         DataError,

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from clustercaps.experiments import recipe
 from clustercaps.experiments.harness.cells import ONE_SEED, Cell, Experiment, Row, Workspace
 from clustercaps.experiments.harness.markdown import markdown_table
 from clustercaps.experiments.harness.plots import line_figure
@@ -30,18 +31,8 @@ if TYPE_CHECKING:
 
 # Settings that every candidate starts from: the defaults before this experiment.
 BASE: dict[str, Any] = {
+    **recipe.BASE,
     "epochs": 30,
-    "batch_size": 64,
-    "optimizer": "muon",
-    "lr": 0.02,
-    "adamw_lr": 2e-3,
-    "schedule": "cosine",
-    "warmup_epochs": 0.5,
-    "momentum": 0.95,
-    "nesterov": True,
-    "weight_decay": 0.02,
-    "label_smoothing": 0.1,
-    "average": 0.999,
     "scale_head": True,
     "normalise": "data",
     "memory_gb": 1.0,

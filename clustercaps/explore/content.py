@@ -126,6 +126,7 @@ def layer_shapes(model: ImageClassifier) -> list[dict[str, Any]]:
     if isinstance(model, AffineCNN):
         return convolution_shapes(model)
     shapes = []
+    # `sources.py` admits only networks that have `capsules`; their common base does not.
     for layer in model.capsules.layers:  # type: ignore[union-attr]
         shapes.append(
             {
@@ -229,6 +230,7 @@ def class_averages(
     sums: list[Tensor] = []
     classes = model.num_classes
     for part, own in zip(images.split(BATCH), labels.split(BATCH), strict=True):
+        # As above: `capsules` is no attribute of the common base.
         _, traces = model.capsules(part.contiguous(), trace=True)  # type: ignore[operator]
         means = [trace.weights.mean((-2, -1)) for trace in traces]
         sums = sums or [mean.new_zeros(classes, *mean.shape[1:]) for mean in means]

@@ -31,7 +31,8 @@ def test_both_routings_of_the_ablation_have_the_same_budget() -> None:
         for one, other in zip(settings[::2], settings[1::2], strict=True):
             ours, theirs = one.pop("model_settings"), other.pop("model_settings")
             assert one == other
-            assert (ours.pop("routing"), theirs.pop("routing")) == ("cluster", "uniform")
+            # Cluster routing is the default.
+            assert (ours.pop("routing", "cluster"), theirs.pop("routing")) == ("cluster", "uniform")
             assert ours == theirs
 
 
@@ -51,6 +52,20 @@ def test_quick_trains_on_parts_of_real_sets() -> None:
         for cell in get_experiment(name).cells("quick"):
             images = cell.settings["limit"] or SETS[cell.data].train
             assert images * cell.settings["epochs"] <= 60_000
+
+
+def test_cells_that_share_a_run_have_the_same_settings() -> None:
+    shared = 0
+    for name in EXPERIMENTS:
+        for budget in BUDGETS:
+            for cell in get_experiment(name).cells(budget):
+                if cell.same_as is None:
+                    continue
+                other, id = cell.same_as
+                (twin,) = [c for c in get_experiment(other).cells(budget) if c.id == id]
+                assert cell.changes(twin.settings) == []
+                shared += 1
+    assert shared
 
 
 FIGURES = {"routing-weights": 2, "affine": 3, "disentangle": 3}

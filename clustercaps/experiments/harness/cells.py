@@ -50,6 +50,8 @@ class Cell:
         defaults: Values of settings that are missing from older results.
         seeded: Whether the seed affects the result; if not, only seed 0 is measured.
         seeds: Seeds of this cell, if not those of the budget.
+        same_as: Experiment and cell that measure the same with the same settings: what they have
+            stored is taken over.
     """
 
     id: str
@@ -59,6 +61,7 @@ class Cell:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     seeded: bool = True
     seeds: tuple[int, ...] | None = None
+    same_as: tuple[str, str] | None = None
 
     @cached_property
     def hash(self) -> str:

@@ -1,20 +1,21 @@
 """Measure the cells of an experiment: skip finished cells, resume interrupted ones."""
 
+import json
 import os
 import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from clustercaps.data import DataError, is_streamed
 from clustercaps.experiments import get_experiment
-from clustercaps.experiments.harness.cells import Cell, Experiment, Workspace
+from clustercaps.experiments.harness.cells import Cell, Experiment, Row, Workspace
 from clustercaps.experiments.harness.drawing import draw
 from clustercaps.experiments.harness.markdown import fragment
-from clustercaps.experiments.harness.store import Store, key
+from clustercaps.experiments.harness.store import Store, key, read_rows
 from clustercaps.utils.errors import unknown
 from clustercaps.utils.files import write_atomically
 from clustercaps.utils.json_files import json_text
@@ -120,16 +121,30 @@ def measure(cell: Cell, seed: int, request: Request, store: Store) -> None:
     """Measure a cell with one seed and store its row."""
     folder = request.out / "runs" / request.path.stem / cell.id / f"seed-{seed}"
     workspace = Workspace(folder, request.data_dir, request.workers, request.fresh)
-    measured = cell.measure(seed, workspace)
+    measured = None if request.fresh else stored_elsewhere(cell, seed, request)
+    if measured is None:
+        measured = cell.measure(seed, workspace)
     settings = json_text(cell.settings, sort_keys=True)
     row = {
-        **{"cell": cell.id, "seed": seed},
         **machine(),
         **measured,
-        **{"settings_hash": cell.hash, "settings": settings},
+        **{"cell": cell.id, "seed": seed, "settings_hash": cell.hash, "settings": settings},
     }
     if is_first_process():
         store.add(row)
+
+
+def stored_elsewhere(cell: Cell, seed: int, request: Request) -> Row | None:
+    """The row of the same run in another experiment, if it is there."""
+    if cell.same_as is None:
+        return None
+    name, id = cell.same_as
+    path = replace(request, name=name).path
+    for row in read_rows(path):
+        if key(row) == (id, seed) and not cell.changes(json.loads(row["settings"])):
+            say(f"the run is {id}, seed {seed}, in {path}")
+            return row
+    return None
 
 
 def publish(experiment: Experiment, request: Request, store: Store) -> None:

@@ -30,6 +30,7 @@ def training(
     recipe: str,
     measure: Callable[[TrainSettings, int, Workspace], Row] | None = None,
     seeds: tuple[int, ...] | None = None,
+    same_as: tuple[str, str] | None = None,
     **changes: Any,
 ) -> Cell:
     """A cell that trains a network.
@@ -41,13 +42,14 @@ def training(
         recipe: "paper", "fast" or "strong".
         measure: Maps settings, seed and workspace to a row; `train_once` by default.
         seeds: Seeds of this cell, if not those of the budget.
+        same_as: Experiment and cell of the same run, which is then trained once for both.
         **changes: Settings that differ from the recipe.
     """
     settings = resolve(model, data, recipe, **{"test_every": NEVER, **changes})
     stored = asdict(settings)
     del stored["seed"]
     run = partial(measure or train_once, settings)
-    return Cell(id, stored, run, data, default_settings(), seeds=seeds)
+    return Cell(id, stored, run, data, default_settings(), seeds=seeds, same_as=same_as)
 
 
 def train_once(

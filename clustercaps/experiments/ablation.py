@@ -11,6 +11,7 @@ Estimate: 157 steps per epoch at 65 ms (M1) and 105 ms (M2) for either routing, 
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clustercaps.experiments.classification import LONG, LONG_EPOCHS
@@ -37,13 +38,10 @@ def cells(budget: str) -> list[Cell]:
             for r in ROUTINGS
         ]
     if budget == "night":
-        usual, constant = (f"m1/{routing}" for routing in ROUTINGS)
-        run: tuple[Any, ...] = ("m1", "cifar10", "strong")
-        length = {"epochs": LONG_EPOCHS}
-        return [
-            training(usual, *run, same_as=("classification", f"{LONG}/cifar10"), **length),
-            training(constant, *run, model_settings={"routing": "uniform"}, **length),
-        ]
+        twin = ("classification", f"{LONG}/cifar10")
+        constant = {"routing": "uniform"}
+        run = partial(training, model="m1", data="cifar10", recipe="strong", epochs=LONG_EPOCHS)
+        return [run("m1/cluster", same_as=twin), run("m1/uniform", model_settings=constant)]
     models = ("m1", "m2") if budget == "quick" else ("m1",)
     tiny = {} if budget == "quick" else {"dim": 2, "votes": 4}
     size: dict[str, Any] = {"epochs": 6}

@@ -24,7 +24,13 @@ from clustercaps.kernels import availability, chunked, cluster_cpu, library, tru
 from clustercaps.kernels.availability import Availability, available
 from clustercaps.kernels.compiled import compiled_route
 from clustercaps.kernels.library import rounds_products
-from clustercaps.kernels.plain import VoteInputs, like_conv2d, refuse_meta, square_window
+from clustercaps.kernels.plain import (
+    VoteInputs,
+    like_conv2d,
+    normalised,
+    refuse_meta,
+    square_window,
+)
 from clustercaps.routing import cluster_route
 from clustercaps.routing.vote_sums import VoteSums, offer
 from clustercaps.utils.errors import unknown
@@ -136,17 +142,18 @@ def cluster_capsules(
     if direct and path in ("cpu", "chunked", "triton"):
         # Read once: a parametrisation computes it, as in spectral_norm.
         weight = vote.weight
-        inputs = like_conv2d(x, weight, vote.bias)
+        short = path == "cpu" and norm is not None and rounds_products(x, weight, vote.bias)
+        # Contrasts of the weights are rounded, so the weights are needed as they are stored.
+        stored = (x.float() if short else x, weight, vote.bias)
+        inputs = stored if short else like_conv2d(*stored)
         window = square_window(vote, x.shape[1])
         if inputs is not None and window is not None:
             sizes = (*window, clusters, votes, out_channels)
             uniform = routing == "uniform"
-            short = path == "cpu" and norm is not None and rounds_products(inputs[0], weight)
-            # Contrasts of the weights are rounded, so the weights are needed as they are stored.
-            stored = (x.float() if short else inputs[0], weight, vote.bias)
-            if path == "triton" and backend == "auto":
-                path = path if trust.agrees(stored, sizes, uniform, eps) else "chunked"
-            inputs = stored if short or path == "triton" else inputs
+            if path == "triton":
+                stored = (inputs[0], weight, vote.bias)
+                agrees = backend != "auto" or trust.agrees(stored, sizes, uniform, eps)
+                path, inputs = ("triton", stored) if agrees else ("chunked", inputs)
             capsules = _computed(path, inputs, sizes, uniform, eps, norm, short)
             if capsules is not None:
                 return capsules
@@ -176,17 +183,14 @@ def _computed(
     elif norm is None or inputs[0].dtype not in library.NAMES:
         capsules = cluster_cpu.cluster_capsules(*inputs, *sizes, uniform, eps)
     else:
-        capsules = cluster_cpu.cluster_capsules(
+        return cluster_cpu.cluster_capsules(
             *inputs, *sizes, uniform, eps, True, *norm, bfloat16=short
         )
-        return capsules.to(torch.bfloat16) if short and capsules is not None else capsules
     return None if capsules is None else _normalised(capsules, norm)
 
 
 def _normalised(capsules: Tensor, norm: NormNumbers | None) -> Tensor:
-    if norm is None:
-        return capsules
-    return nn.functional.layer_norm(capsules, capsules.shape[2:], *norm)
+    return capsules if norm is None else normalised(capsules, *norm)
 
 
 def _route(

@@ -145,14 +145,19 @@ def thread_advice() -> str:
     )
 
 
-def rounds_products(x: Tensor, weight: Tensor) -> bool:
+def rounds_products(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     """Whether the kernel gets float32 tensors under autocast, and rounds factors itself.
 
-    Unlike the reference, it then rounds neither the centroids nor the input of the norm.
+    Unlike the reference, it then rounds neither the centroids nor the input of the norm, and the
+    gradients of neither.
 
     Args:
-        x: Capsules in the dtype that conv2d would use.
-        weight: Weights as they are stored.
+        x: Capsules.
+        weight: Weights of the votes as they are stored.
+        bias: Their biases, likewise.
     """
-    short = x.dtype == torch.bfloat16 and weight.dtype == torch.float32
-    return short and bfloat16_products()[0]
+    if not torch.is_autocast_enabled("cpu") or torch.get_autocast_dtype("cpu") != torch.bfloat16:
+        return False
+    castable = x.is_cpu and x.dtype in (torch.float32, torch.bfloat16, torch.float16)
+    stored = weight.dtype == torch.float32 and (bias is None or bias.dtype == torch.float32)
+    return castable and stored and bfloat16_products()[0]

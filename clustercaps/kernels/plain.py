@@ -1,4 +1,4 @@
-"""The capsule layer before its norm in plain PyTorch, the reference for every kernel."""
+"""The capsule layer in plain PyTorch, the reference for every kernel."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from clustercaps.routing import cluster_route
+from clustercaps.utils.precision import wide_dtype
 
 # Capsules, and weight and bias of the votes.
 VoteInputs = tuple[Tensor, Tensor, Tensor | None]
@@ -37,6 +38,18 @@ def plain_capsules(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape)
     """Parents [B, C'*D', H', W'] of children [B, C*D, H, W]."""
     routing = "uniform" if shape.uniform else "cluster"
     return cluster_route(cast_votes(x, weight, bias, shape), routing=routing, eps=shape.eps)[0]
+
+
+def normalised(
+    capsules: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    """Capsules [B, C, D, H, W] after layer norm over (D, H, W).
+
+    Under autocast they are float32: PyTorch does this on GPUs, and here on the CPU too.
+    """
+    if capsules.is_cpu and torch.is_autocast_enabled("cpu"):
+        capsules = capsules.to(wide_dtype(capsules.dtype))
+    return nn.functional.layer_norm(capsules, capsules.shape[2:], weight, bias, eps)
 
 
 def like_conv2d(x: Tensor, weight: Tensor, bias: Tensor | None) -> VoteInputs | None:

@@ -5,6 +5,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.types import Device
 
+from clustercaps.kernels.plain import normalised
+
 
 class MapNorm(nn.Module):
     """Layer norm over (D, H, W) of each capsule channel; channels share scale and shift.
@@ -32,5 +34,5 @@ class MapNorm(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch channels dim height width"]
     ) -> Float[Tensor, "batch channels dim height width"]:
-        """Normalise every channel by its own mean and variance."""
-        return nn.functional.layer_norm(x, x.shape[2:], self.weight, self.bias, self.eps)
+        """Normalise every channel by its own mean and variance; float32 under autocast."""
+        return normalised(x, self.weight, self.bias, self.eps)

@@ -15,8 +15,7 @@ from typing import Any
 
 import torch
 
-from clustercaps import kernels
-from clustercaps.bench.cases import Case, Options, Workload, build, capsule_layers
+from clustercaps.bench.cases import Case, Options, Workload, build, capsule_layers, require_kernel
 from clustercaps.bench.check import check
 from clustercaps.bench.csv_output import write_csv
 from clustercaps.bench.limits import PASSES, Speeds, limits, measure_speeds, work_of
@@ -36,13 +35,7 @@ Clock = Callable[[], float]
 
 def run(options: Options) -> None:
     """Time the layers, and print and store the results."""
-    try:
-        kernels.choose("cpu", "cpu")
-    except RuntimeError as error:
-        raise ValueError(
-            f"bench bounds needs the fused kernel: {error}; `clustercaps kernels` shows what is "
-            "missing"
-        ) from error
+    require_kernel("bounds")
     cases = [
         replace(case, layer=number)
         for case in map(options.case, options.models)

@@ -1,5 +1,6 @@
 """What is timed: a network, or one of its layers, on random images of one size."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,14 @@ class Workload:
         """The same for the first image only."""
         return Workload(self.module, self.x[:1].detach(), self.target[:1])
 
+    def calls(self) -> dict[str, Callable[[], None]]:
+        """What can be timed."""
+        return {
+            "forward": self.forward,
+            "training step": self.training_step,
+            "one image": self.one_image().forward,
+        }
+
     def to(self, device: torch.device) -> "Workload":
         """The same on a device."""
         x = self.x.detach().to(device).requires_grad_(self.x.requires_grad)
@@ -156,6 +165,17 @@ def use_backend(module: nn.Module, backend: str) -> None:
     """Force a backend for every capsule layer."""
     for layer in capsule_layers(module):
         layer.backend = backend
+
+
+def require_kernel(word: str) -> None:
+    """Raise an error if the fused CPU kernel, which this benchmark measures, cannot be used."""
+    try:
+        kernels.choose("cpu", "cpu")
+    except RuntimeError as error:
+        raise ValueError(
+            f"bench {word} needs the fused kernel: {error}; `clustercaps kernels` shows what is "
+            "missing"
+        ) from error
 
 
 def backends(compiled: bool, device: torch.device = CPU) -> tuple[list[str], list[str]]:

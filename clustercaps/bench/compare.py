@@ -180,12 +180,7 @@ def time_all(
         for measure in measures:
             for (other, name), work in zip(pairs, works, strict=True):
                 if other == case:
-                    call = {
-                        "forward": work.forward,
-                        "training step": work.training_step,
-                        "one image": work.one_image().forward,
-                    }
-                    functions[other, name, measure] = call[measure]
+                    functions[other, name, measure] = work.calls()[measure]
     side = 256 if options.quick else 2048
     mm_key = (Case(MM, 1, side, 1), MM, MM)
     functions[mm_key] = matmul(side, options.device)

@@ -7,8 +7,7 @@ Python.
 import tempfile
 from pathlib import Path
 
-from clustercaps import kernels
-from clustercaps.bench.cases import Options
+from clustercaps.bench.cases import Options, require_kernel
 from clustercaps.bench.csv_output import write_csv
 from clustercaps.kernels.library import kernel_seconds
 from clustercaps.training.settings import resolve
@@ -26,13 +25,7 @@ def run(options: Options) -> None:
     """Train every network for an epoch, and print and store the kernel's share of the time."""
     from clustercaps.training import train
 
-    try:
-        kernels.choose("cpu", "cpu")
-    except RuntimeError as error:
-        raise ValueError(
-            f"bench epoch needs the fused kernel: {error}; `clustercaps kernels` shows what is "
-            "missing"
-        ) from error
+    require_kernel("epoch")
     data = DATA_QUICK if options.quick else DATA
     limit = IMAGES_QUICK if options.quick else 0
     rows = []

@@ -5,14 +5,12 @@ Both use the fused kernel and take turns. A training step is forward, loss and b
 that of the logits before any training, relative to float32.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from clustercaps import kernels
-from clustercaps.bench.cases import Case, Options, Workload, build
+from clustercaps.bench.cases import Case, Options, Workload, build, require_kernel
 from clustercaps.bench.csv_output import write_csv
 from clustercaps.bench.measure import Timing, show_timing, take_turns
 from clustercaps.kernels.library import bfloat16_products
@@ -44,26 +42,16 @@ class Autocast(nn.Module):
 
 def run(options: Options) -> None:
     """Time every network in both precisions, and print and store the results."""
-    try:
-        kernels.choose("cpu", "cpu")
-    except RuntimeError as error:
-        raise ValueError(
-            f"bench precision needs the fused kernel: {error}; `clustercaps kernels` shows what is "
-            "missing"
-        ) from error
+    require_kernel("precision")
     cases = [options.case(model) for model in options.models]
     works = {(case, name): in_precision(case, name) for case in cases for name in PRECISIONS}
-    functions: dict[tuple[Case, str, str], Callable[[], object]] = {}
-    for case in cases:
-        for measure in MEASURES:
-            for name in PRECISIONS:
-                work = works[case, name]
-                call = {
-                    "forward": work.forward,
-                    "training step": work.training_step,
-                    "one image": work.one_image().forward,
-                }
-                functions[case, measure, name] = call[measure]
+    # Both precisions of a measure run directly after each other.
+    functions = {
+        (case, measure, name): works[case, name].calls()[measure]
+        for case in cases
+        for measure in MEASURES
+        for name in PRECISIONS
+    }
     with StepBar(len(functions) * options.rounds) as bar:
         timings = take_turns(functions, options.rounds, options.seconds, bar)
     told, products = machine(), bfloat16_products()[1]

@@ -40,9 +40,7 @@ def plain_capsules(x: Tensor, weight: Tensor, bias: Tensor | None, shape: Shape)
     return cluster_route(cast_votes(x, weight, bias, shape), routing=routing, eps=shape.eps)[0]
 
 
-def normalised(
-    capsules: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
-) -> Tensor:
+def normalised(capsules: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> Tensor:
     """Capsules [B, C, D, H, W] after layer norm over (D, H, W).
 
     Under autocast they are float32: PyTorch does this on GPUs, and here on the CPU too.

@@ -68,14 +68,17 @@ def cells(budget: str) -> list[Cell]:
 def cell(model: str, budget: str) -> Cell:
     """Train a network and vary the dimensions of its capsules."""
     options = {"images": 2000, "random_directions": 100}
-    if budget == "full":
-        return measured_training(model, model, "mnist", "paper", look, options)
-    if budget == "night":
-        recipe, epochs = ("strong", 20) if model == "class_capsules" else ("paper", 5)
-        return measured_training(model, model, "mnist", recipe, look, options, epochs=epochs)
+    size: dict[str, Any] = {}
+    if budget in ("night", "full"):
+        recipe = "paper"
+        if budget == "night":
+            recipe, epochs = ("strong", 20) if model == "class_capsules" else ("paper", 5)
+            size = {"epochs": epochs}
+        # Dynamic routing is trained for the reconstructions, too.
+        twin = ("affine", model) if model == "capsnet" else None
+        return measured_training(model, model, "mnist", recipe, look, options, twin, **size)
     data = "mnist" if budget == "quick" else "fashion-mnist-mini"
     narrow: dict[str, dict[str, Any]]
-    size: dict[str, Any]
     if budget == "quick":
         options["images"] = 1000
         size = {"epochs": 6, "limit": 10_000, "augment": False}

@@ -70,6 +70,12 @@ def cells(budget: str) -> list[Cell]:
         data, network = "fashion-mnist-mini", {"dim": 2, "votes": 4}
         size = {"epochs": 1, "limit": 64, "batch_size": 32}
         options = {"images": 100, "shuffles": 9}
+    networks: dict[str, dict[str, Any]]
+    networks = {routing: {"routing": routing, **network} for routing in ("cluster", "uniform")}
+    twin = None
+    if budget in ("night", "full"):
+        # The default network is also the one whose dimensions are varied.
+        networks["cluster"], twin = {}, ("disentangle", MODEL)
     trained = [
         measured_training(
             routing,
@@ -78,10 +84,11 @@ def cells(budget: str) -> list[Cell]:
             recipe,
             look,
             options,
-            model_settings={"routing": routing, **network},
+            twin if routing == "cluster" else None,
+            model_settings=changes,
             **size,
         )
-        for routing in ("cluster", "uniform")
+        for routing, changes in networks.items()
     ]
     return [*trained, untrained("untrained", MODEL, data, look, options, network)]
 

@@ -63,9 +63,13 @@ def test_cells_that_share_a_run_have_the_same_settings() -> None:
                     continue
                 other, id = cell.same_as
                 (twin,) = [c for c in get_experiment(other).cells(budget) if c.id == id]
-                assert cell.changes(twin.settings) == []
+                # The measurement of the trained network may differ.
+                other_settings = {**twin.settings}
+                if "measurement" in cell.settings:
+                    other_settings["measurement"] = cell.settings["measurement"]
+                assert cell.changes(other_settings) == []
                 shared += 1
-    assert shared
+    assert shared >= 4
 
 
 FIGURES = {"routing-weights": 2, "affine": 3, "disentangle": 3}

@@ -4,87 +4,20 @@ import json
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from helpers.toy_experiment import Toy, reproduce
 
 from clustercaps.cli import build_parser, main
 from clustercaps.data import DataError
 from clustercaps.experiments import EXPERIMENTS
-from clustercaps.experiments.harness import page, runner
-from clustercaps.experiments.harness.cells import Cell, Experiment, Row, Workspace
-from clustercaps.experiments.harness.markdown import markdown_table
+from clustercaps.experiments.harness import runner
+from clustercaps.experiments.harness.cells import Cell
 from clustercaps.experiments.harness.spread import Spread, spreads
 from clustercaps.experiments.harness.store import Store, read_rows
 from clustercaps.training.signals import Stopped
-from clustercaps.utils.plotting import new_figure
-
-
-class Toy:
-    """An experiment of two cells that remembers what was measured."""
-
-    def __init__(self) -> None:
-        self.measured: list[tuple[str, int]] = []
-        self.settings: dict[str, object] = {"epochs_of_toy": 3}
-        self.failure: Exception | None = None
-        self.experiment = Experiment("Toy", self.cells, self.table, self.figure, notes="None.")
-
-    def cells(self, _: str) -> list[Cell]:
-        return [
-            Cell(id, {"id": id, **self.settings}, partial(self.measure, id), data)
-            for id, data in (("b/one", "svhn"), ("a/two", "mnist"))
-        ]
-
-    def measure(self, id: str, seed: int, _: Workspace) -> Row:
-        if self.failure is not None and id == "b/one":
-            raise self.failure
-        self.measured.append((id, seed))
-        return {"test_error": 10.0 + seed, "commit": "123456789012"}
-
-    def table(self, rows: list[Row], _: str) -> str:
-        return markdown_table(["cell", "error"], [[i, str(s)] for i, s in spreads(rows).items()])
-
-    def figure(self, *_: object) -> object:
-        figure = new_figure(2.0, 2.0)
-        figure.subplots().plot([0, 1])
-        return figure
-
-
-@pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> Toy:
-    toy = Toy()
-    monkeypatch.setitem(EXPERIMENTS, "toy", "nothing much")
-    for module in (runner, page):
-        known = module.get_experiment
-        monkeypatch.setattr(
-            module,
-            "get_experiment",
-            lambda name, known=known: toy.experiment if name == "toy" else known(name),
-        )
-    return toy
-
-
-def reproduce(out: Path, *flags: str) -> int:
-    return main(["reproduce", "toy", "--out", str(out), *flags])
-
-
-def test_a_run_that_another_experiment_has_is_taken_over(toy: Toy, tmp_path: Path) -> None:
-    stored = tmp_path / "toy-quick.csv"
-    assert reproduce(tmp_path, "--seeds", "0,1") == 0
-    stored.rename(tmp_path / "twin-quick.csv")
-    toy.measured.clear()
-    cells = [replace(cell, same_as=("twin", cell.id)) for cell in toy.cells("quick")]
-    toy.experiment = replace(toy.experiment, cells=lambda _: cells)
-    assert reproduce(tmp_path, "--cell", "a/two") == 0
-    assert toy.measured == [("a/two", 2)]  # which the other one does not have
-    assert reproduce(tmp_path, "--cell", "a/two", "--seeds", "1", "--fresh") == 0
-    assert toy.measured.pop() == ("a/two", 1)
-    cells[1] = replace(cells[1], settings={**cells[1].settings, "epochs_of_toy": 4})
-    stored.unlink()
-    assert reproduce(tmp_path, "--cell", "a/two", "--seeds", "0") == 0
-    assert toy.measured.pop() == ("a/two", 0)  # its settings are not those of the other
 
 
 def test_what_is_stored_is_not_measured_again(toy: Toy, tmp_path: Path) -> None:

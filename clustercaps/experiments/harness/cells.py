@@ -50,8 +50,8 @@ class Cell:
         defaults: Values of settings that are missing from older results.
         seeded: Whether the seed affects the result; if not, only seed 0 is measured.
         seeds: Seeds of this cell, if not those of the budget.
-        same_as: Experiment and cell that measure the same with the same settings: what they have
-            stored is taken over.
+        same_as: Experiment and cell with the same training run. It is trained once for both, and
+            what is stored there is taken over if it was measured in the same way.
     """
 
     id: str

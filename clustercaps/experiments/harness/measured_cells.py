@@ -47,6 +47,7 @@ def measured_training(
     recipe: str,
     look: Look,
     options: Mapping[str, Any],
+    same_as: tuple[str, str] | None = None,
     **changes: Any,
 ) -> Cell:
     """A cell that trains a network and then measures it.
@@ -58,9 +59,11 @@ def measured_training(
         recipe: "paper" or "fast".
         look: The measurement.
         options: Its options, JSON-serialisable; `images` is the number of test images.
+        same_as: Experiment and cell with the same training run.
         **changes: Settings that differ from the recipe.
     """
-    cell = training(id, model, data, recipe, partial(_train_and_look, look, options), **changes)
+    measure = partial(_train_and_look, look, options)
+    cell = training(id, model, data, recipe, measure, same_as=same_as, **changes)
     # A different measurement is a different result, even for the same training run.
     return replace(cell, settings={**cell.settings, "measurement": dict(options)})
 

@@ -119,7 +119,8 @@ def commands(request: Request) -> list[str]:
 
 def measure(cell: Cell, seed: int, request: Request, store: Store) -> None:
     """Measure a cell with one seed and store its row."""
-    folder = request.out / "runs" / request.path.stem / cell.id / f"seed-{seed}"
+    name, id = cell.same_as or (request.name, cell.id)
+    folder = request.out / "runs" / replace(request, name=name).path.stem / id / f"seed-{seed}"
     workspace = Workspace(folder, request.data_dir, request.workers, request.fresh)
     measured = None if request.fresh else stored_elsewhere(cell, seed, request)
     if measured is None:

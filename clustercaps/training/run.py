@@ -3,7 +3,7 @@
 import atexit
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +17,7 @@ from clustercaps.training.batches import Load
 from clustercaps.training.loop import Trainer
 from clustercaps.training.own_data import GivenImages
 from clustercaps.training.processes import explained_losses, in_first
-from clustercaps.training.run_folder import RunFolder
+from clustercaps.training.run_folder import RESULT, SETTINGS, RunFolder
 from clustercaps.training.settings import TrainSettings
 from clustercaps.training.signals import Stopped
 from clustercaps.utils.errors import at_least
@@ -66,6 +66,7 @@ def train(
             in_first(accelerator, lambda: folder.open(settings, resume, overwrite))
             result = None if overwrite else in_first(accelerator, lambda: folder.result)
             if result is not None:
+                refuse_other_result(settings, result, folder.path)
                 return result
             parts = (settings, folder, accelerator, data_dir, save_every, workers, load, resume)
             return begin(Trainer(*parts), resume, overwrite, track)
@@ -74,6 +75,18 @@ def train(
         # Not `end_training`, which destroys the process group: the next seed needs it.
         for tracker in accelerator.trackers:
             tracker.finish()
+
+
+def refuse_other_result(settings: TrainSettings, result: Mapping[str, Any], out: Path) -> None:
+    """Raise an error if a finished run has other settings than the file, which was edited then."""
+    for name in ("model", "data", "recipe", "seed"):
+        now = getattr(settings, name)
+        if result.get(name, now) != now:
+            raise ValueError(
+                f"{out / SETTINGS} has {name} {now!r}, but the run was finished with "
+                f"{result[name]!r}, as {out / RESULT} says; restore the file, or pass --overwrite "
+                "to train again"
+            )
 
 
 def begin(trainer: Trainer, resume: bool, overwrite: bool, track: str | None) -> dict[str, Any]:

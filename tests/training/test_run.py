@@ -84,6 +84,14 @@ def test_bf16_runs(tmp_path: Path) -> None:
     assert 0 <= result["test_error"] <= 100
 
 
+def test_edited_settings_of_a_finished_run_are_refused(tmp_path: Path) -> None:
+    train(tiny(epochs=1), tmp_path)
+    stored = tmp_path / "settings.json"
+    stored.write_text(stored.read_text().replace('"seed": 0', '"seed": 7'))
+    with pytest.raises(ValueError, match="has seed 7, but the run was finished with 0"):
+        train(tiny(epochs=1, seed=7), tmp_path, resume=True)
+
+
 def test_folders_are_guarded(tmp_path: Path) -> None:
     out = tmp_path / "run"
     train(tiny(epochs=1), out)

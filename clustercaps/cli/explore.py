@@ -5,7 +5,7 @@
     clustercaps explore my-model --data fashion-mnist --no-open
 
 The page is one file with weights, test images and code inside. It needs no server and makes no
-request. Without RUN it contains all packaged weights.
+request. Without RUN it contains packaged weights, one network of each kind and dataset.
 """
 
 import argparse
@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="RUN",
         help="finished runs, packaged weights such as m1:fashion-mnist, folders that "
-        "save_pretrained wrote, or models on the Hugging Face Hub as user/repo (default: all "
-        "packaged weights)",
+        "save_pretrained wrote, or models on the Hugging Face Hub as user/repo (default: "
+        "packaged weights, one network of each kind and dataset)",
     )
     parser.add_argument(
         "--out",

@@ -161,10 +161,15 @@ def without_memory(path: Path, config: dict[str, Any]) -> ImageClassifier:
 
 
 def packaged_sources() -> list[str]:
-    """Packaged weights of networks that the explorer has, in the order of the page."""
+    """Packaged weights for a page without arguments, in its order: one of a kind and dataset."""
     order = [each.__name__ for each in KINDS.values()]
-    found = {name: read_config(locate(name))[0]["architecture"] for name in list_pretrained()}
-    return sorted((n for n in found if found[n] in order), key=lambda n: order.index(found[n]))
+    chosen: dict[tuple[int, str], str] = {}
+    for name in list_pretrained():
+        kind = read_config(locate(name))[0]["architecture"]
+        if kind in order:
+            # The first of each, M1 before M2: all of them would make the page too large.
+            chosen.setdefault((order.index(kind), name.partition(":")[2]), name)
+    return [chosen[key] for key in sorted(chosen)]
 
 
 def plain(value: Any) -> str | int | float | None:

@@ -239,6 +239,7 @@ def test_packaged_weights_need_no_dataset(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(data, "load", lambda *_: pytest.fail("a dataset was read"))
     assert "m1:fashion-mnist" in packaged_sources()
+    assert "s1:fashion-mnist" not in packaged_sources()  # of the same kind
     source = open_source("m1:fashion-mnist")
     network = record(source, source.id, per_class=1)
     result = RunFolder(WEIGHTS / "m1-fashion-mnist").result

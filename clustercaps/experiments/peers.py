@@ -3,9 +3,9 @@
 Optimizer, peak learning rate and loss are those of each system; images, their size (32x32), their
 order and the batch size are the same for all.
 
-- `quick`: 2 epochs of the same 1,000 images. Estimate: 16 minutes on two cores.
-- `night`: all 60,000 images, and as many steps as fit into 20 minutes. Estimate: 19 systems, so 6.5
-  hours on two cores.
+- `quick`: 2 epochs of the same 1,000 images. Estimate: 12 minutes on two cores, one run on each.
+- `night`: all 60,000 images, and as many steps as fit into 20 minutes of one thread. Estimate: 19
+  systems, so 3 hours on two cores, one run on each.
 - `full`: each system as its paper trains it, with its own image size and number of epochs. Weeks of
   a GPU: the released code of EM routing alone takes 2 million steps.
 
@@ -32,27 +32,27 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # One variant of every system; the others differ in size only. Seconds to train on 1,000 images in
-# steps of 16 on two threads of an AMD EPYC: results/peers-quick.csv.
+# steps of 16 on one thread of an AMD EPYC, beside other work: results/peers-quick.csv.
 SECONDS = {
-    "m1": 1.35,
+    "m1": 1.55,
     "s1": 1.25,
-    "capsnet_svhn": 2.95,
-    "em_small": 41.5,
-    "vb_small": 42.3,
-    "frms_capsnet": 2.2,
-    "frem_capsnet": 1.55,
-    "hitnet": 16.6,
-    "dcnet": 66.0,
-    "dcnet3": 45.85,
-    "ms_capsnet": 30.2,
-    "maxmin_capsnet": 18.4,
-    "kernel_capsnet": 19.95,
-    "self_routing_1": 4.0,
-    "ar_capsnet": 7.9,
-    "star": 95.35,
-    "heinsen_smallnorb": 3.183,
-    "inverted_attention_resnet": 68.0,
-    "efficient_capsnet": 3.0,
+    "capsnet_svhn": 2.7,
+    "em_small": 23.1,
+    "vb_small": 23.3,
+    "frms_capsnet": 2.75,
+    "frem_capsnet": 1.95,
+    "hitnet": 22.8,
+    "dcnet": 77.2,
+    "dcnet3": 49.8,
+    "ms_capsnet": 34.5,
+    "maxmin_capsnet": 25.15,
+    "kernel_capsnet": 19.35,
+    "self_routing_1": 7.2,
+    "ar_capsnet": 10.7,
+    "star": 218.6,
+    "heinsen_smallnorb": 4.925,
+    "inverted_attention_resnet": 157.1,
+    "efficient_capsnet": 5.0,
 }
 CLUSTER_ROUTING = ("m1", "s1")
 BATCH, MINUTES = 16, 20

@@ -162,7 +162,8 @@ def finding(rows: Sequence[Row]) -> Finding | None:
         steps = [(m, f"{m[0]}{int(m[1]) + 1}") for m in known if m != "baseline_cnn"]
         answers += [below(known[b], known[a]) for a, b in steps if b in known]
         shown = ", ".join(f"{m.upper()} {spread.mean:.2f}" for m, spread in known.items())
-        evidence.append(f"{title}: {shown} %")
+        if shown:
+            evidence.append(f"{title}: {shown} %")
     claim = "within a family, larger networks have lower error."
     return judge(claim, answers, evidence)
 

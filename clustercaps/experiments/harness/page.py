@@ -1,9 +1,12 @@
 """`clustercaps report`: all results as one page, docs/reproduction.md."""
 
 import os
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from clustercaps.experiments import EXPERIMENTS, get_experiment
+from clustercaps.experiments.harness.cells import Row
 from clustercaps.experiments.harness.drawing import draw
 from clustercaps.experiments.harness.markdown import fragment, markdown_table
 from clustercaps.experiments.harness.store import Store, key
@@ -87,11 +90,18 @@ def findings_table(results: Path) -> str:
             rows = Store(results / f"{name}-{budget}.csv", experiment.cells(budget)).rows()
             found = experiment.finding(rows) if rows else None
             if found:
-                seeds = len({row["seed"] for row in rows})
-                by = f"{name}, {budget}, {seeds} seed{'s' if seeds > 1 else ''}"
+                by = f"{name}, {budget}, {how_many_seeds(rows)}"
                 lines.append([found.claim, found.verdict, by])
                 break
     return markdown_table(["claim of the paper", "verdict", "measured by"], lines)
+
+
+def how_many_seeds(rows: Sequence[Row]) -> str:
+    """The seeds of a cell as text: from the fewest to the most if cells differ."""
+    counts = Counter(row["cell"] for row in rows).values()
+    least, most = min(counts), max(counts)
+    number = str(most) if least == most else f"{least} to {most}"
+    return f"{number} seed{'s' if most > 1 else ''}"
 
 
 def render(results: Path, page: Path) -> str:

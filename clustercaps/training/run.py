@@ -3,7 +3,7 @@
 import atexit
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
@@ -66,8 +66,7 @@ def train(
             in_first(accelerator, lambda: folder.open(settings, resume, overwrite))
             result = None if overwrite else in_first(accelerator, lambda: folder.result)
             if result is not None:
-                refuse_other_result(settings, result, folder.path)
-                return result
+                return checked_result(settings, result, folder.path)
             parts = (settings, folder, accelerator, data_dir, save_every, workers, load, resume)
             return begin(Trainer(*parts), resume, overwrite, track)
     finally:
@@ -77,8 +76,8 @@ def train(
             tracker.finish()
 
 
-def refuse_other_result(settings: TrainSettings, result: Mapping[str, Any], out: Path) -> None:
-    """Raise an error if a finished run has other settings than the file, which was edited then."""
+def checked_result(settings: TrainSettings, result: dict[str, Any], out: Path) -> dict[str, Any]:
+    """The result of a finished run; raises an error if its settings have been edited since."""
     for name in ("model", "data", "recipe", "seed"):
         now = getattr(settings, name)
         if result.get(name, now) != now:
@@ -87,6 +86,7 @@ def refuse_other_result(settings: TrainSettings, result: Mapping[str, Any], out:
                 f"{result[name]!r}, as {out / RESULT} says; restore the file, or pass --overwrite "
                 "to train again"
             )
+    return result
 
 
 def begin(trainer: Trainer, resume: bool, overwrite: bool, track: str | None) -> dict[str, Any]:

@@ -22,7 +22,8 @@ ar_capsnet ar_capsnet_cifar10 star star_cifar10 heinsen_smallnorb inverted_atten
 inverted_attention_resnet efficient_capsnet efficient_capsnet_smallnorb
 """
 DATASETS = """
-mnist fashion-mnist fashion-mnist-mini cifar10 svhn smallnorb rendered-norb imagenet folder:
+mnist fashion-mnist fashion-mnist-mini cifar10 svhn smallnorb rendered-norb rendered-norb-25
+imagenet folder:
 """
 
 

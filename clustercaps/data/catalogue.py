@@ -150,6 +150,18 @@ SETS: dict[str, SetInfo] = {
             stereo=True,
             stands_for="smallnorb",
         ),
+        SetInfo(
+            "rendered-norb-25",
+            _TOYS,
+            121_500,
+            24_300,
+            (2, 96, 96),
+            None,
+            None,
+            "MIT, rendered by clustercaps; not smallNORB",
+            stereo=True,
+            stands_for="smallnorb",
+        ),
     )
 }
 """Properties of every dataset that `load` supports, by name."""

@@ -15,6 +15,7 @@ from clustercaps.data.formats import read_cifar, read_idx, read_svhn
 from clustercaps.data.images import Images
 from clustercaps.data.mini import MINI_FILE, read_mini
 from clustercaps.data.norb import Decoded, check_views, decode_norb
+from clustercaps.data.rendering.norb_set import FULL, PLANS
 from clustercaps.data.sources import Content, obtain
 
 SPLITS = ("train", "test")
@@ -58,7 +59,7 @@ def load(
         matched = {file.path.name: file.matched for file in files}
     _check(known, split, pixels, labels, source, verify)
     if "size" in matched.values():
-        check_views(split, pixels, labels, extra, source)
+        check_views(PLANS.get(name, FULL).instances(split), pixels, labels, extra, source)
     meta: dict[str, Any] = {
         **{"name": name, "split": split},
         "class_names": known.class_names,
@@ -95,6 +96,7 @@ _DECODERS: dict[str, Callable[[list[Content]], Decoded]] = {
     "svhn": _svhn,
     "smallnorb": decode_norb,
     "rendered-norb": decode_norb,
+    "rendered-norb-25": decode_norb,
 }
 
 

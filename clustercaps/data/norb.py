@@ -1,4 +1,4 @@
-"""The matrices of smallNORB and `rendered-norb`, and what can be checked without a checksum."""
+"""The matrices of smallNORB and of rendered objects, and what can be checked without a checksum."""
 
 from typing import Any
 
@@ -14,10 +14,8 @@ Arrays = tuple[NDArray[Any], NDArray[Any]]
 # And what else is known of every image.
 Decoded = tuple[Arrays, dict[str, NDArray[Any]]]
 
-# The objects of each split, as in the names of the files.
-INSTANCES = {"train": (4, 6, 7, 8, 9), "test": (0, 1, 2, 3, 5)}
 # Columns of the info matrix: name and largest code.
-COLUMNS = (("instance", 9), ("elevation", 8), ("azimuth", 34), ("lighting", 5))
+COLUMNS = (("instance", 29), ("elevation", 8), ("azimuth", 34), ("lighting", 5))
 
 
 def decode_norb(files: list[Content]) -> Decoded:
@@ -40,7 +38,7 @@ def decode_norb(files: list[Content]) -> Decoded:
 
 
 def check_views(
-    split: str,
+    instances: tuple[int, ...],
     pixels: NDArray[Any],
     labels: NDArray[Any],
     codes: dict[str, NDArray[Any]],
@@ -49,15 +47,15 @@ def check_views(
     """Raise an error unless every object is there once in every view, and no image is blank.
 
     Args:
-        split: `train` or `test`.
+        instances: instance numbers of the objects.
         pixels: images of a whole split.
         labels: their classes.
         codes: their viewpoints, by name.
         source: for messages.
     """
     found = set(np.unique(codes["instance"]).tolist())
-    if found != set(INSTANCES[split]):
-        raise DataError(f"{source}: objects {sorted(found)}, {split} has {INSTANCES[split]}")
+    if found != set(instances):
+        raise DataError(f"{source}: objects {sorted(found)}, expected {sorted(instances)}")
     views = np.unique(np.stack([labels, *(codes[name] for name, _ in COLUMNS)]), axis=1)
     if views.shape[1] != len(labels):
         twice = len(labels) - views.shape[1]

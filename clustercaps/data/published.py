@@ -249,20 +249,22 @@ SMALLNORB = Published(
 )
 
 
-def _rendered_split(stem: str) -> Files:
-    # The number is the version of the renderer, which changes when its images change.
+def _rendered_split(stem: str, pairs: int) -> Files:
+    # The first number is the version of the renderer, which changes when its images change.
     return tuple(
-        File(f"rendered-norb-1-5x{stem}-{part}.mat", _matrix_size(*size), None)
-        for part, size in _NORB_PARTS.items()
+        File(f"rendered-norb-1-5x{stem}-{part}.mat", _matrix_size((pairs, *sizes[1:]), item), None)
+        for part, (sizes, item) in _NORB_PARTS.items()
     )
 
 
-RENDERED_NORB = Published(
-    train=_rendered_split(_NORB_TRAIN),
-    test=_rendered_split(_NORB_TEST),
-    folders=("rendered-norb", ""),
-    addresses=(),
-)
+def _rendered(name: str, train: str, pairs: int) -> Published:
+    return Published(
+        train=_rendered_split(train, pairs),
+        test=_rendered_split(_NORB_TEST, 24_300),
+        folders=(name, ""),
+        addresses=(),
+    )
+
 
 PUBLISHED = {
     "mnist": MNIST,
@@ -272,7 +274,10 @@ PUBLISHED = {
     "smallnorb": SMALLNORB,
 }
 # Datasets that this package renders on the user's machine.
-RENDERED = {"rendered-norb": RENDERED_NORB}
+RENDERED = {
+    "rendered-norb": _rendered("rendered-norb", _NORB_TRAIN, 24_300),
+    "rendered-norb-25": _rendered("rendered-norb-25", f"25x{_NORB_TRAIN[6:]}", 121_500),
+}
 
 
 def files_of(name: str) -> Published:

@@ -103,7 +103,7 @@ def fetch_set(name: str, say: Say, tried: Iterable[str] = ()) -> None:
         for split in ("train", "test"):
             files = published.split(split)
             if _missing(cache, files):
-                render_into(cache, split, [file.name for file in files], say)
+                render_into(cache, name, split, [file.name for file in files], say)
         return
     for where, get in _routes(name, published, missing):
         say(f"{name}: trying {where}")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from clustercaps.data import SETS, Augment, Prepare, test_transform, train_transform
 
 NAMES = sorted(SETS)
-STEREO = {"smallnorb", "rendered-norb"}
+STEREO = {"smallnorb", "rendered-norb", "rendered-norb-25"}
 
 
 def pixels_like(name: str, count: int = 6, seed: int = 0) -> torch.Tensor:
@@ -45,7 +45,7 @@ def finish(name: str, image: torch.Tensor) -> torch.Tensor:
 
 
 # Size after padding and largest shift in pixels, from the paper (smallNORB: 0.2 of 56 is 11.2).
-PADDED = {"mnist": 36, "svhn": 40, "cifar10": 40, "smallnorb": 56, "rendered-norb": 56}
+PADDED = {"mnist": 36, "svhn": 40, "cifar10": 40, **dict.fromkeys(STEREO, 56)}
 FLIPPED = {"fashion-mnist", "fashion-mnist-mini", "cifar10"}
 
 

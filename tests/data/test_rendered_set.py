@@ -27,7 +27,7 @@ ONE_EACH = Plan(train=(4,), test=(0,), elevations=(0,), azimuths=(4,), lightings
 
 def tiny(monkeypatch, plan: Plan = ONE_EACH) -> None:
     """Let the set be a small one, rendered in this process."""
-    monkeypatch.setattr(norb_set, "FULL", plan)
+    monkeypatch.setattr(norb_set, "PLANS", dict.fromkeys(norb_set.PLANS, plan))
     monkeypatch.setattr(norb_set, "cores", lambda: 0)
 
 
@@ -39,6 +39,10 @@ def test_the_plan_is_that_of_smallnorb():
     for split in ("train", "test"):
         assert np.prod(FULL.shape(split)) == SETS[NAME].count(split) == 24_300
     assert sorted(FULL.train + FULL.test) == list(range(10))
+    more = norb_set.PLANS["rendered-norb-25"]
+    assert np.prod(more.shape("train")) == SETS["rendered-norb-25"].train == 5 * 24_300
+    assert more.test == FULL.test
+    assert set(FULL.train) < set(more.train)
     assert [builder.__name__ for builder in BUILDERS] == list(SETS[NAME].class_names)
     with pytest.raises(ValueError, match=r"objects \[1\] are in both the training and the test"):
         Plan(train=(1, 2), test=(1,))

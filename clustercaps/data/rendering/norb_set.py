@@ -1,7 +1,8 @@
-"""The dataset `rendered-norb`: objects, views and file order.
+"""The datasets `rendered-norb` and `rendered-norb-25`: objects, views and file order.
 
 The plan is that of smallNORB: five training and five other test objects per category, 9 elevations,
-18 azimuths, 6 lightings. The images are rendered and must not be called smallNORB.
+18 azimuths, 6 lightings; `rendered-norb-25` has 25 training objects per category. The images are
+rendered and must not be called smallNORB.
 """
 
 import shutil
@@ -62,6 +63,8 @@ class Plan:
 FULL = Plan()
 SMALL = Plan(train=(4,), test=(0,), elevations=(0, 8), azimuths=(0, 8), lightings=(0, 5))
 """A small plan for tests: 40 pairs per split."""
+PLANS = {"rendered-norb": FULL, "rendered-norb-25": Plan(train=(*FULL.train, *range(10, 30)))}
+"""The plan of every rendered dataset."""
 
 
 @dataclass(frozen=True)
@@ -124,24 +127,22 @@ def render_split(split: str, plan: Plan = FULL, workers: int | None = None) -> R
     return Rendered(pixels.reshape(-1, CAMERAS, SIDE, SIDE), labels, info.repeat(shape[4], axis=0))
 
 
-def render_into(
-    folder: Path, split: str, names: Sequence[str], say: Say, plan: Plan | None = None
-) -> None:
+def render_into(folder: Path, name: str, split: str, names: Sequence[str], say: Say) -> None:
     """Render one split to files in the format of smallNORB; all of them appear, or none.
 
     Args:
         folder: output folder, created if it does not exist.
+        name: a rendered dataset.
         split: `train` or `test`.
         names: file names for pixels, labels and codes.
         say: called with messages about the progress.
-        plan: which images; all of them by default.
     """
-    plan = FULL if plan is None else plan
+    plan = PLANS[name]
     pairs = int(np.prod(plan.shape(split)))
     size = pairs * CAMERAS * SIDE * SIDE
     _room_for(folder, size)
     say(
-        f"rendered-norb: rendering {pairs:,} {split} pairs into {folder} ({size / 1e6:,.0f} MB); "
+        f"{name}: rendering {pairs:,} {split} pairs into {folder} ({size / 1e6:,.0f} MB); "
         "these are synthetic images, not smallNORB"
     )
     split_data = render_split(split, plan)

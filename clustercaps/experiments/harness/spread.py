@@ -10,6 +10,7 @@ from clustercaps.experiments.harness.cells import Row
 NAMES = {
     "smallnorb": "smallNORB",
     "rendered-norb": "rendered objects (not smallNORB)",
+    "rendered-norb-25": "more rendered objects (not smallNORB)",
     "fashion-mnist": "Fashion-MNIST",
     "svhn": "SVHN",
     "cifar10": "CIFAR-10",

@@ -235,7 +235,10 @@ def finish_panel(ax: "Axes", kept: int, names: Mapping[float, str]) -> None:
 
 
 def finding(rows: Sequence[Row]) -> Finding | None:
-    """Whether more than twice as many dimensions of cluster routing stand out as by chance."""
+    """Whether dimensions of cluster routing stand out more than random directions, and most do.
+
+    By chance 5 in 100 do; of the 80 dimensions of ten capsules, 1 in 10 is still within the noise.
+    """
     fractions = spreads(rows, "above_random_fraction")
     ours = fractions.get("class_capsules")
     if ours is None:
@@ -243,7 +246,6 @@ def finding(rows: Sequence[Row]) -> Finding | None:
     shown = [f"{MODELS[m]} {100 * fractions[m].mean:.1f} %" for m in MODELS if m in fractions]
     evidence = "dimensions more concentrated on one property than 95 of 100 random directions: "
     evidence += ", ".join(shown)
-    stand_out = None if 0.05 < ours.mean <= 0.1 else ours.mean > 0.1
     claim = "each dimension of a class capsule represents one property of the digit."
     found = [evidence, "5 % is expected by chance"]
     if all("fitted_share" in row for row in rows):
@@ -253,7 +255,7 @@ def finding(rows: Sequence[Row]) -> Finding | None:
             f"{best['class_capsules'].mean:.2f}, of a fitted direction "
             f"{fitted['class_capsules'].mean:.2f}"
         )
-    return judge(claim, [stand_out], found)
+    return judge(claim, [ours.mean > 0.1, ours.mean > 0.5], found)
 
 
 EXPERIMENT = Experiment(

@@ -16,9 +16,9 @@ and STAR see 10 x 800 images in 10 x 38 and 10 x 25 s, including tests. With azi
 that is 24 minutes, and 2 more for rendering the dataset if it is not cached.
 
 `night` uses `rendered-norb-25`, because five training objects per category are too few for the
-familiar accuracy at which the paper matches; 1,000 test images of either kind, three seeds, M2 with
-the strong recipe. Estimate: 120 epochs of 2,048 images at 15 s for M2 and 6 s for the CNN, 40 of
-1,600 at 70 s for EM and STAR: 2 hours per seed on two cores.
+familiar accuracy at which the paper matches; 1,000 test images of either kind, three seeds, M2 and
+the CNN with the strong recipe. Estimate for one thread: 120 epochs of 2,048 images at 4 s for M2 and
+2 s for the CNN, 40 of 1,600 at 70 s for EM and STAR: 3.5 hours per seed.
 
 `smoke` renders its own 40 pairs.
 """
@@ -69,7 +69,7 @@ SMOOTHED = 5
 # Network -> recipe, and how many images it sees, in short epochs for a dense curve.
 NIGHT: dict[str, tuple[str, dict[str, Any]]] = {
     "m2": ("strong", {"epochs": 120, "epoch_images": 2048, "warmup_epochs": 4.0}),
-    "viewpoint_cnn": ("fast", {"epochs": 120, "epoch_images": 2048, "warmup_epochs": 4.0}),
+    "viewpoint_cnn": ("strong", {"epochs": 120, "epoch_images": 2048, "warmup_epochs": 4.0}),
     "em_small": (
         "fast",
         {"epochs": 40, "epoch_images": 1600, "batch_size": 16, "model_settings": HALF_ACTIVE},

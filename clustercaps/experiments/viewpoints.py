@@ -17,8 +17,8 @@ that is 24 minutes, and 2 more for rendering the dataset if it is not cached.
 
 `night` uses `rendered-norb-25`, because five training objects per category are too few for the
 familiar accuracy at which the paper matches; 1,000 test images of either kind, three seeds, M2 and
-the CNN with the strong recipe. Estimate for one thread: 120 epochs of 2,048 images at 4 s for M2 and
-2 s for the CNN, 40 of 1,600 at 70 s for EM and STAR: 3.5 hours per seed.
+the CNN with the strong recipe. Estimate for one thread: 120 epochs of 2,048 images at 4 s for M2
+and 2 s for the CNN, 40 of 1,600 at 70 s for EM and STAR: 3.5 hours per seed.
 
 `smoke` renders its own 40 pairs.
 """

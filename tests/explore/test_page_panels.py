@@ -154,7 +154,9 @@ def test_dimensions_change_the_reconstruction(explorer: "Page") -> None:
     own.get_by_role("button", name="Random walk").click()
     explorer.wait_for_timeout(600)
     own.get_by_role("button", name="Random walk").click()
-    assert own.get_by_label("Dimension 1", exact=True).input_value() != "0"
+    # A single dimension may be back at 0 by chance.
+    walked = [own.get_by_label(f"Dimension {n}", exact=True).input_value() for n in range(1, 9)]
+    assert set(walked) != {"0"}
 
 
 def test_transformations_show_both_networks(explorer: "Page") -> None:

@@ -138,29 +138,20 @@ SETS: dict[str, SetInfo] = {
             "research use only",
             stereo=True,
         ),
-        SetInfo(
-            "rendered-norb",
-            _TOYS,
-            24_300,
-            24_300,
-            (2, 96, 96),
-            None,
-            None,
-            "MIT, rendered by clustercaps; not smallNORB",
-            stereo=True,
-            stands_for="smallnorb",
-        ),
-        SetInfo(
-            "rendered-norb-25",
-            _TOYS,
-            121_500,
-            24_300,
-            (2, 96, 96),
-            None,
-            None,
-            "MIT, rendered by clustercaps; not smallNORB",
-            stereo=True,
-            stands_for="smallnorb",
+        *(
+            SetInfo(
+                name,
+                _TOYS,
+                train,
+                24_300,
+                (2, 96, 96),
+                None,
+                None,
+                "MIT, rendered by clustercaps; not smallNORB",
+                stereo=True,
+                stands_for="smallnorb",
+            )
+            for name, train in (("rendered-norb", 24_300), ("rendered-norb-25", 121_500))
         ),
     )
 }

@@ -275,17 +275,18 @@ are correlated (thicker digits have more area), so the value is only meaningful 
 random directions of the same length: if dimensions are special, more than 5 in 100 of them are
 above 95 of 100 random directions. The claim counts as holding if most do and as partly holding if
 more than 10 in 100 do; this rule was set after the results of the night budget were known, and the
-one before called 5 to 10 in 100 inconclusive. Capsule lengths differ between the three networks,
-so the same step is a different fraction of them: compare concentrations, not effects, between networks. The
-second table uses 2 standard deviations of each dimension over the images of a class instead of
-`0.25`. A capsule space can be rotated without changing the network, so properties may lie along
-other directions than its axes: a fitted direction changes, to first order, a single property, and
-its share of the intended property is measured on images that it was not fitted on, next to that of
-the best dimension and of the nearest orthonormal directions (axes after a rotation). Linearly
-explained is the fraction of a property's variance within classes that a linear map of the capsule
-predicts on such images. The figure shows one test image, the eight dimensions that change most
-within 2 standard deviations, the fitted directions below the line, and the size of the effects,
-averaged over classes, for the first seed, with a separate scale for each network. The weight of the
-reconstruction loss is ours for cluster routing, and that of the original papers for the others. The
-quick budget trains cluster routing with Adam, at the learning rate of dynamic routing's recipe.""",
+one before called 5 to 10 in 100 inconclusive. Capsule lengths differ between the three networks, so
+the same step is a different fraction of them: compare concentrations, not effects, between
+networks. The second table uses 2 standard deviations of each dimension over the images of a class
+instead of `0.25`. A capsule space can be rotated without changing the network, so properties may
+lie along other directions than its axes: a fitted direction changes, to first order, a single
+property, and its share of the intended property is measured on images that it was not fitted on,
+next to that of the best dimension and of the nearest orthonormal directions (axes after a
+rotation). Linearly explained is the fraction of a property's variance within classes that a linear
+map of the capsule predicts on such images. The figure shows one test image, the eight dimensions
+that change most within 2 standard deviations, the fitted directions below the line, and the size of
+the effects, averaged over classes, for the first seed, with a separate scale for each network. The
+weight of the reconstruction loss is ours for cluster routing, and that of the original papers for
+the others. The quick budget trains cluster routing with Adam, at the learning rate of dynamic
+routing's recipe.""",
 )

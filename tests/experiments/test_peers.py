@@ -11,6 +11,7 @@ from clustercaps.experiments.peers import (
     LONGER,
     MINUTES,
     SECONDS,
+    TESTS,
     TRAIN_IMAGES,
     images_seen,
     table,
@@ -42,6 +43,8 @@ def test_nights_take_equally_long() -> None:
         minutes = epochs * images / 1000 * SECONDS[cell.id] / 60
         assert minutes == pytest.approx(MINUTES, rel=0.01)
         assert cell.settings["schedule"] == "cosine"
+        assert cell.settings["augment"]
+        assert TESTS * cell.settings["test_every"] == epochs
         assert cell.settings["warmup_epochs"] < epochs / 2
 
 
@@ -66,5 +69,5 @@ def test_speeds_are_those_of_the_stored_results() -> None:
 def test_the_table_has_a_line_for_every_system() -> None:
     text = table(read_rows(RESULTS / "peers-quick.csv"), "quick")
     assert [line.split(" | ")[0][2:] for line in text.splitlines()[2:]] == list(SECONDS)
-    assert "| star | 87,302 | `types [16, 16, 16]` | 2,000 | 437 s | 53.45 | 60.10 |" in text
-    assert "| heinsen_smallnorb | 281,990 | - | 12,000 | 59 s | 81.15 | 83.50 |" in text
+    assert "| star | 87,302 | `types [16, 16, 16]` | 2,000 | 224 s | 53.45 | 60.10 |" in text
+    assert "| heinsen_smallnorb | 281,990 | - | 12,000 | 29 s | 81.15 | 83.50 |" in text

@@ -7,8 +7,10 @@ from clustercaps.experiments.harness.spread import Spread
 from clustercaps.utils.plotting import (
     COLUMN,
     PAGE,
+    SMALL,
     add_legend,
     add_note,
+    logarithmic,
     mark_cut,
     new_figure,
     style_of,
@@ -151,3 +153,51 @@ def line_figure(
     add_legend(figure)
     note_seeds(figure, [spread for cells in groups.values() for spread in cells.values()])
     return figure
+
+
+@styled
+def curve_figure(
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    marked: Sequence[str],
+    title: str,
+    xlabel: str,
+) -> "Figure":
+    """Errors of many runs over time, logarithmic, with their names in the order of the last errors.
+
+    Args:
+        curves: Run -> times and errors of its tests.
+        marked: Runs in colour; the others are grey.
+        title: Title of the panel.
+        xlabel: Label of the x axis.
+    """
+    figure = new_figure(PAGE, max(2.2, 0.16 * len(curves) + 0.9))
+    ax = figure.subplots()
+    for id, (times, errors) in curves.items():
+        colour, marker = style_of(marked.index(id)) if id in marked else ("0.6", ".")
+        ax.plot(times, errors, marker=marker, color=colour, zorder=3 if id in marked else 2)
+    ax.set(title=title, xlabel=xlabel, ylabel="test error (%)")
+    ax.set_xlim(left=0)
+    logarithmic(ax, "y")
+    ax.grid(axis="y")
+    name_curves(ax, curves, marked)
+    return figure
+
+
+def name_curves(
+    ax: "Axes", curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], marked: Sequence[str]
+) -> None:
+    """Names and last errors right of the panel, evenly spaced, each with a line to its curve."""
+    ordered = sorted(curves, key=lambda id: curves[id][1][-1])
+    for place, id in enumerate(ordered):
+        times, errors = curves[id]
+        colour = style_of(marked.index(id))[0] if id in marked else "0.35"
+        ax.annotate(
+            f"{id}  {errors[-1]:.2f}",
+            (times[-1], errors[-1]),
+            (1.08, (place + 0.5) / len(ordered)),
+            textcoords="axes fraction",
+            color=colour,
+            fontsize=SMALL,
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": "0.8", "lw": 0.5, "relpos": (0, 0.5)},
+        )

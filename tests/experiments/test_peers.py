@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from clustercaps.experiments import get_experiment
+from clustercaps.experiments.harness.cells import Workspace
+from clustercaps.experiments.harness.following import train_and_track
 from clustercaps.experiments.harness.store import read_rows
 from clustercaps.experiments.peers import (
     BATCH,
@@ -13,10 +15,13 @@ from clustercaps.experiments.peers import (
     SECONDS,
     TESTS,
     TRAIN_IMAGES,
+    curve,
+    figure,
     images_seen,
     table,
 )
 from clustercaps.models.peers import PEERS
+from clustercaps.training.settings import resolve
 
 RESULTS = Path(__file__).parents[2] / "results"
 EXPERIMENT = get_experiment("peers")
@@ -71,3 +76,19 @@ def test_the_table_has_a_line_for_every_system() -> None:
     assert [line.split(" | ")[0][2:] for line in text.splitlines()[2:]] == list(SECONDS)
     assert "| star | 87,302 | `types [16, 16, 16]` | 2,000 | 224 s | 53.45 | 60.10 |" in text
     assert "| heinsen_smallnorb | 281,990 | - | 12,000 | 29 s | 81.15 | 83.50 |" in text
+
+
+def test_a_night_is_drawn_as_error_over_time(tmp_path: Path) -> None:
+    tiny = {"epochs": 4, "epoch_images": 16, "limit": 32, "test_limit": 20, "test_every": 2}
+    form = {"dim": 2, "votes": 2}
+    settings = resolve("m1", "fashion-mnist-mini", "fast", model_settings=form, **tiny)
+    row = {"cell": "m1", "seed": 0, **train_and_track(settings, 0, Workspace(tmp_path))}
+    minutes, errors = curve(row)
+    assert len(minutes) == len(errors) == 2
+    assert 0 < minutes[0] < minutes[1] == pytest.approx(row["train_seconds"] / 60, abs=0.01)
+    assert errors[-1] == pytest.approx(row["test_error"])
+    other = {**row, "cell": "s1", "error_curve": "90.0 80.0"}
+    (panel,) = figure([row, other], "night").axes
+    assert [list(line.get_ydata()) for line in panel.lines] == [errors, [90.0, 80.0]]
+    names = [text.get_text() for text in panel.texts]
+    assert sorted(names) == [f"m1  {errors[-1]:.2f}", "s1  80.00"]

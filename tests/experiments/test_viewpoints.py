@@ -66,6 +66,7 @@ def test_every_number_of_the_section_is_in_the_results(budget: str, tmp_path: Pa
             row |= {"cell": cell.id, "seed": seed, "train_seconds": 12.3, "weights": "current"}
             row |= {"train_images": 8100, "test_images": 300, "novel_images": 300}
             row |= {"parameters": 12345}
+            row |= {"familiar_last": curves[0][-1], "novel_last": curves[1][-1]}
             row |= {"images_seen": 49152, "tested": "often", **dict.fromkeys(CONDITIONS, "some")}
             row |= {"settings_hash": cell.hash, "settings": json.dumps(cell.settings)}
             store.add(row)

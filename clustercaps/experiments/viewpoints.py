@@ -287,14 +287,14 @@ EXPERIMENT = Experiment(
 to the paper's, which are on smallNORB, but cannot be compared with them. Accuracies are of test
 objects, at familiar and at novel viewpoints. A matched one is from the first test that reaches the
 familiar accuracy in the column "matched at", so it may be slightly above it; those of the last
-epoch are not matched. The dots in the figure are all tests. The paper calls its network "Ours" here; its 246K parameters are those
-printed for M2 on smallNORB. STAR-Caps is our reconstruction, and the paper has no elevation of it.
-In the full budget the EM network trains as long as the others, which is far shorter than in its own
-paper; in the quick budget EM and STAR-Caps are smaller networks that see far fewer images, in
-smaller batches, since they are slow without a GPU, and the capsules of EM start half active, where
-its authors start with 3 in 100. At night, M2 and the CNN have the same recipe.
-Runs with 2,000, 3,600 and 8,000 images in batches of 16, 8 and 8 were tried first and stayed near
-a third of familiar accuracy; batches of 16 had lower training error. The quick budget uses no
-augmentation and a third of the recipe's learning rate for M2. Both were chosen with single short
-runs on 900 rendered pairs, tested on the objects of the test split.""",
+epoch are not matched. The dots in the figure are all tests. The paper calls its network "Ours"
+here; its 246K parameters are those printed for M2 on smallNORB. STAR-Caps is our reconstruction,
+and the paper has no elevation of it. In the full budget the EM network trains as long as the
+others, which is far shorter than in its own paper; in the quick budget EM and STAR-Caps are smaller
+networks that see far fewer images, in smaller batches, since they are slow without a GPU, and the
+capsules of EM start half active, where its authors start with 3 in 100. At night, M2 and the CNN
+have the same recipe. Runs with 2,000, 3,600 and 8,000 images in batches of 16, 8 and 8 were tried
+first and stayed near a third of familiar accuracy; batches of 16 had lower training error. The
+quick budget uses no augmentation and a third of the recipe's learning rate for M2. Both were chosen
+with single short runs on 900 rendered pairs, tested on the objects of the test split.""",
 )

@@ -152,7 +152,7 @@ def logarithmic(ax: "Axes", name: str) -> None:
     axis = ax.xaxis if name == "x" else ax.yaxis
     low, high = axis.get_view_interval()
     # As few numbers as possible, but at least two.
-    for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0)):
+    for steps in ((1.0,), (1.0, 3.0), (1.0, 2.0, 5.0), [float(digit) for digit in range(1, 10)]):
         locator = LogLocator(subs=steps)
         axis.set_major_locator(locator)
         if sum(low <= value <= high for value in locator.tick_values(low, high)) > 1:

@@ -68,8 +68,8 @@ def errors(cells: dict[str, float]) -> list[dict[str, object]]:
         ),
         (
             "classification",
-            {"m1/cifar10": 2, "m2/cifar10": 1, "s1/cifar10": 9, "s2/cifar10": 8},
-            {"m1/cifar10": 1, "m2/cifar10": 2, "s1/cifar10": 8, "s2/cifar10": 9},
+            {"m1/cifar10": 2, "m2/cifar10": 1, "s1/cifar10": 9, "s3/cifar10": 8},
+            {"m1/cifar10": 1, "m2/cifar10": 2, "s1/cifar10": 8, "s3/cifar10": 9},
         ),
     ],
 )

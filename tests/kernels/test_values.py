@@ -13,7 +13,7 @@ NAMES = ("capsules", "input gradient", "weight gradient", "bias gradient")
 
 
 def assert_like_reference(case: Case, dtype: torch.dtype, tensors=None) -> None:
-    """In float64 to 1e-12. In float32 to 1e-6, or to twice what float32 costs the reference, where
+    """In float64 to 1e-12. In float32 to 2e-6, or to twice what float32 costs the reference, where
     terms cancel."""
     tensors = case.tensors(dtype) if tensors is None else tensors
     fused = gradients(case.fused, tensors)
@@ -21,7 +21,7 @@ def assert_like_reference(case: Case, dtype: torch.dtype, tensors=None) -> None:
     exact = gradients(case.reference, [t.double() for t in tensors])
     for name, actual, rounded, right in zip(NAMES, fused, single, exact, strict=False):
         assert actual.dtype == dtype
-        ratio = 1e-12 if dtype == torch.float64 else max(1e-6, 2 * rms_error(rounded, right))
+        ratio = 1e-12 if dtype == torch.float64 else max(2e-6, 2 * rms_error(rounded, right))
         assert_close(name, actual, right, ratio)
 
 

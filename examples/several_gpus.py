@@ -17,6 +17,10 @@ import os
 
 import torch
 import torch.distributed as dist
+
+# DDP imports this anyway. If the process group existed by then, these functions would keep it, as a
+# default argument, and its threads could abort the process as Python exits.
+import torch.distributed.nn
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from clustercaps.experiments.harness.cells import Cell, Experiment, Row
@@ -118,12 +118,13 @@ def look(view: View, options: Mapping[str, Any], chance: torch.Generator) -> Row
 
 
 def last_weights(view: View) -> Float[Tensor, "images clusters channels dim"]:
-    """Routing weights of the last layer, which has one capsule per channel."""
+    """Routing weights of the last layer, which has one capsule per channel; no other is traced."""
     assert isinstance(view.model, ClassCapsuleNet)
+    *others, last = view.model.capsules.layers
     parts = []
-    for images in with_bar(view.images.split(BATCH), "tracing"):
-        _, traces = view.model.forward_features(images, trace=True)
-        parts.append(traces[-1].weights.flatten(3))
+    for images in with_bar(view.images.split(BATCH), "routing weights"):
+        _, seen = last(nn.Sequential(*others)(images.unsqueeze(1)), trace=True)
+        parts.append(seen.weights.flatten(3))
     return torch.cat(parts).double()
 
 

@@ -2,7 +2,9 @@
 
 import torch
 
-from clustercaps.experiments.routing_weights import bars, variance_ratios
+import clustercaps as cc
+from clustercaps.experiments.harness.measured_cells import View
+from clustercaps.experiments.routing_weights import BATCH, bars, last_weights, variance_ratios
 
 LABELS = torch.arange(300) % 3
 
@@ -39,3 +41,16 @@ def test_bars_take_the_last_dimension_of_a_small_network() -> None:
     means = torch.tensor(plotted["mean"])
     torch.testing.assert_close(means.sum(1), torch.ones(3), rtol=0.0, atol=1e-4)
     torch.testing.assert_close(means[:, 0], torch.tensor([0.5, 0.55, 0.6]), rtol=0.0, atol=0.01)
+
+
+@torch.no_grad()
+def test_weights_are_those_of_a_trace_of_all_layers() -> None:
+    model = cc.models.ClassCapsuleNet(dim=3, votes=3).eval()
+    # More than one batch, and the last one is smaller.
+    images = torch.rand(BATCH + 3, 1, 28, 28, generator=torch.Generator().manual_seed(0))
+    view = View(model, images, images, torch.zeros(len(images), dtype=torch.long))
+    _, traces = model.forward_features(images, trace=True)
+    expected = traces[-1].weights.flatten(3).double()
+    # The other layers are fused in one case only, and few close votes enlarge rounding errors.
+    torch.testing.assert_close(last_weights(view), expected, rtol=0.0, atol=1e-3)
+    assert expected.std(0).min() > 0.01

@@ -2,9 +2,13 @@
 
 import os
 import tempfile
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
+
+# Before the process group exists, so that it is really destroyed: see examples/several_gpus.py.
+import torch.distributed.nn
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -20,7 +24,10 @@ def worker(rank: int, rendezvous: str, images: torch.Tensor, expected: list[torc
     for parameter, gradient in zip(model.parameters(), expected, strict=True):
         # Every parameter has a gradient: DDP would wait for one that is never used.
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-4, atol=1e-6)
+    del model
     dist.destroy_process_group()
+    names = (path.read_text() for path in Path("/proc/self/task").glob("*/comm"))
+    assert not [name for name in names if "gloo" in name]
 
 
 if __name__ == "__main__":

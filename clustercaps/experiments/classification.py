@@ -167,7 +167,7 @@ def finding(rows: Sequence[Row]) -> Finding | None:
         steps = [pair for family in families for pair in pairwise(family)]
         answers += [below(known[larger], known[smaller]) for smaller, larger in steps]
         shown = ", ".join(f"{m.upper()} {spread.mean:.2f}" for m, spread in known.items())
-        if shown:
+        if steps:
             evidence.append(f"{title}: {shown} %")
     claim = "within a family, larger networks have lower error."
     return judge(claim, answers, evidence)

@@ -1,6 +1,7 @@
 # make demo            set up .venv, then train M1 on real images and draw what it learnt
 # make explore         set up .venv, then write explorer.html from the packaged weights and open it
 # make test            set up .venv, then run the tests
+# make test-slow       the tests that take longest: killed runs, benchmarks, peak memory
 # make test-docs       only the tests of README and docs: links, examples, every measured number
 # make docs            build the documentation site into site/ and check its links, names and pages
 # make docs-serve      show it at localhost:8000 while you write
@@ -31,7 +32,7 @@ PIP_INSTALL := -m pip install --quiet --disable-pip-version-check $(if $(CONSTRA
 # Some CPUs advertise AMX but die in oneDNN's AMX bfloat16 path; this instruction set is safe everywhere.
 export ONEDNN_MAX_CPU_ISA ?= AVX512_CORE_BF16
 
-.PHONY: help demo explore test test-export test-browser test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes test-lowest test-arm dist test-timm test-examples test-notebooks clean
+.PHONY: help demo explore test test-slow test-export test-browser test-docs docs docs-serve coverage lint format test-registry test-triton triton-resources test-asan fuzz soak test-nodes test-lowest test-arm dist test-timm test-examples test-notebooks clean
 .DEFAULT_GOAL := help
 
 help:
@@ -51,6 +52,9 @@ explore: .venv/.ok
 
 test: .venv/.ok
 	$(PY) -m pytest -n 2
+
+test-slow: .venv/.ok
+	$(PY) -m pytest -m slow -n 2
 
 test-docs: .venv/.ok
 	$(PY) -m pytest tests/test_docs.py tests/docs

@@ -100,6 +100,7 @@ def test_failed_measurement_of_memory_says_why() -> None:
         peak_extra_mb(Case("nothing", 1, 8, 2), "reference")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", [[], ["layers"], ["scaling"]])
 def test_quick_end_to_end(
     word: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

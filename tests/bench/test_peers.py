@@ -11,6 +11,7 @@ from clustercaps.cli import main
 from clustercaps.utils.progress import StepBar
 
 
+@pytest.mark.slow
 def test_systems_stand_in_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "peers.csv"
     assert (
@@ -31,6 +32,7 @@ def test_unknown_systems_are_refused(capsys: pytest.CaptureFixture[str]) -> None
     assert "did you mean 'capsnet'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_stored_file_is_compared_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored, out = tmp_path / "peers.csv", tmp_path / "against.csv"
     quick = ["bench", "peers", "--quick", "--models", "capsnet_svhn"]
@@ -52,6 +54,7 @@ def test_a_stored_file_is_compared_with(tmp_path: Path, capsys: pytest.CaptureFi
     assert "overwrite" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_version_that_computes_something_else_is_told_apart(tmp_path: Path) -> None:
     copy = tmp_path / PACKAGE.name
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))

@@ -9,6 +9,7 @@ import pytest
 from clustercaps.experiments.harness.store import read_rows
 
 
+@pytest.mark.slow
 def test_two_processes_measure_every_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Processes that wait for each other's threads on two cores take many times as long.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

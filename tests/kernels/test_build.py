@@ -36,6 +36,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, error
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_share_one_build(tmp_path: Path) -> None:
     # A compiler that leaves a mark each time it compiles, and is slow enough to be waited for.
     compiler = tmp_path / "compiler"

@@ -26,6 +26,7 @@ def test_estimate_is_within_a_fifth_of_what_a_step_takes(
     assert estimate == pytest.approx(measured, rel=0.2)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_measure(), reason="the system does not tell peak memory")
 @pytest.mark.parametrize(
     ("name", "size", "fraction"),

@@ -46,6 +46,7 @@ def test_two_processes_have_the_curve_of_one(two: Path, tmp_path: Path) -> None:
         assert ours["test_loss"] == pytest.approx(theirs["test_loss"], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_a_run_whose_second_process_was_killed_is_resumed(two: Path, tmp_path: Path) -> None:
     out = tmp_path / "killed"
     started = subprocess.Popen(

@@ -182,6 +182,7 @@ def command(out: Path, *flags: str) -> list[str]:
     return [sys.executable, "-m", "clustercaps", "train", "m1", *FLAGS, "--out", str(out), *flags]
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     straight, stopped = tmp_path / "straight", tmp_path / "stopped"
     flags = ("--epochs", "12", "--test-every", "12")
@@ -209,6 +210,7 @@ def kill_after_saves(process: "subprocess.Popen[bytes]", out: Path, saves: int) 
     process.wait()
 
 
+@pytest.mark.slow
 def test_random_kills_lose_nothing(tmp_path: Path) -> None:
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     flags = ("--epochs", "8", "--save-every", "0", "--test-every", "4")

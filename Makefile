@@ -1,7 +1,7 @@
 # make demo            set up .venv, then train M1 on real images and draw what it learnt
 # make explore         set up .venv, then write explorer.html from the packaged weights and open it
 # make test            set up .venv, then run the tests
-# make test-slow       the tests that take longest: killed runs, benchmarks, peak memory
+# make test-slow       the tests that take longest: killed runs, two processes, benchmarks, peak memory
 # make test-docs       only the tests of README and docs: links, examples, every measured number
 # make docs            build the documentation site into site/ and check its links, names and pages
 # make docs-serve      show it at localhost:8000 while you write

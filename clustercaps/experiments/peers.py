@@ -191,6 +191,5 @@ ones. In the quick budget, Heinsen's network gets 12 epochs because its recipe s
 and STAR are small variants. In the night budget, every learning rate decays by a cosine, and the
 number of images follows from the speeds measured in the quick runs. A run is shown by its last
 test; earlier ones are at higher learning rates, so they are not what a shorter run would reach.
-Other work on the machine stretched some runs; their images are those of 20 quiet
-minutes.""",
+Other work on the machine stretched some runs; their images are those of 20 quiet minutes.""",
 )

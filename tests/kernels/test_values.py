@@ -12,16 +12,18 @@ from clustercaps.testing import assert_close, assert_finite
 NAMES = ("capsules", "input gradient", "weight gradient", "bias gradient")
 
 
-def assert_like_reference(case: Case, dtype: torch.dtype, tensors=None) -> None:
-    """In float64 to 1e-12. In float32 to 2e-6, or to twice what float32 costs the reference, where
-    terms cancel."""
+def assert_like_reference(
+    case: Case, dtype: torch.dtype, tensors=None, limit: float = 1e-6
+) -> None:
+    """In float64 to 1e-12. In float32 to `limit`, or to twice what float32 costs the
+    reference, where terms cancel."""
     tensors = case.tensors(dtype) if tensors is None else tensors
     fused = gradients(case.fused, tensors)
     single = gradients(case.reference, tensors)
     exact = gradients(case.reference, [t.double() for t in tensors])
     for name, actual, rounded, right in zip(NAMES, fused, single, exact, strict=False):
         assert actual.dtype == dtype
-        ratio = 1e-12 if dtype == torch.float64 else max(2e-6, 2 * rms_error(rounded, right))
+        ratio = 1e-12 if dtype == torch.float64 else max(limit, 2 * rms_error(rounded, right))
         assert_close(name, actual, right, ratio)
 
 
@@ -39,7 +41,8 @@ def test_float64(case: Case) -> None:
 @given(cases())
 def test_float32(case: Case) -> None:
     # A few votes of one tiny map can have a variance near zero, whose gradient no float32 can hold.
-    assert_like_reference(replace(case, eps=0.1), torch.float32)
+    # If terms cancel in a handful of outputs, the reference may round them well by chance.
+    assert_like_reference(replace(case, eps=0.1), torch.float32, limit=2e-6)
 
 
 @pytest.mark.parametrize("votes", range(1, 10))

@@ -34,6 +34,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_curve_of_one(two: Path, tmp_path: Path) -> None:
     one = tmp_path / "one"
     command = [sys.executable, "-m", "clustercaps", "train", *RUN, "--out", str(one)]

@@ -23,13 +23,27 @@ def machine() -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The name of the CPU, if the system reports it."""
+    """The name of the CPU and, on x86, its family and model, if the system reports them.
+
+    Clouds shorten the name: "AMD EPYC" is Zen 4 in one machine and Zen 5 in the next, with very
+    different times. Family and model tell them apart.
+    """
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    return processor_name(text) or platform.machine()
+
+
+def processor_name(cpuinfo: str) -> str:
+    """Name, family and model of the first processor in the text of /proc/cpuinfo, or ""."""
+    first = cpuinfo.strip().partition("\n\n")[0]
+    pairs = (line.partition(":") for line in first.splitlines())
+    values = {key.strip(): value.strip() for key, _, value in pairs}
+    name = values.get("model name", "")
+    if name and "cpu family" in values and "model" in values:
+        return f"{name} (family {values['cpu family']}, model {values['model']})"
+    return name
 
 
 def commit() -> str:

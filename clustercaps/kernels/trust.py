@@ -86,7 +86,8 @@ def _decide(kind: Kind, device: str) -> bool:
                 error <= ALLOWED[kind.products], f"largest relative error {error:.1e}"
             )
         except torch.OutOfMemoryError:
-            # Says nothing about the kernel: ask again next time.
+            # Says nothing about the kernel: compare again at the next call.
+            _warn_of_memory(_gpu(device))
             return False
         # Compilers and drivers can fail in any way; the reason is kept and shown.
         except Exception as error:
@@ -223,6 +224,17 @@ def _warn(gpu: str, why: str) -> None:
     warnings.warn(
         f"the Triton kernel does not agree with the reference on {gpu} ({why}); plain PyTorch is "
         "used instead. Please report this with the output of `clustercaps kernels`",
+        UserWarning,
+        stacklevel=2,
+    )
+
+
+@cache
+def _warn_of_memory(gpu: str) -> None:
+    warnings.warn(
+        f"not enough memory on {gpu} to compare the Triton kernel with the reference; plain "
+        "PyTorch, which is slower, is used until a call finds enough. Free memory, or skip the "
+        "comparison with the environment variable CLUSTERCAPS_BACKEND=triton",
         UserWarning,
         stacklevel=2,
     )

@@ -89,6 +89,20 @@ def test_zip_archives(tmp_path: Path) -> None:
     path.write_bytes(blob.replace(b"1" * 1, b"2", 1)[:-10])
     with pytest.raises(DataError, match="corrupt archive"):
         zip_members(path, ["a"], 1000)
+    # An offset beyond the end, so that the content would lie before the file's beginning.
+    path.write_bytes(blob[:-6] + b"\0\0\x10\0" + blob[-2:])
+    with pytest.raises(DataError, match="corrupt archive"):
+        zip_members(path, ["a"], 1000)
+
+
+@pytest.mark.parametrize("members_of", [tar_members, zip_members])
+def test_an_archive_that_cannot_be_read_is_not_called_corrupt(
+    tmp_path: Path, members_of: Callable[..., dict[str, bytes]]
+) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name, why in [("missing", "no such file"), ("loop", "too many levels"), (".", "is a dir")]:
+        with pytest.raises(DataError, match=rf"cannot read file \({why}[^;]*\)$"):
+            members_of(tmp_path / name, ["a"], 1)
 
 
 def test_gzip_bombs_are_not_unpacked(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 import sys
 
 from clustercaps.utils.interrupts import silent_interrupts
+from clustercaps.utils.waits import wait_briefly
 
 
 def main() -> int:
     """Run the command; Ctrl-C ends it without a traceback, also while modules are imported."""
+    wait_briefly()
     try:
         with silent_interrupts():
             from clustercaps import cli

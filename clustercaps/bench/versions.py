@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -80,13 +80,16 @@ class Version:
 
 
 @contextmanager
-def running(folder: Path, case: Case, threads: int) -> Iterator[Version]:
+def running(
+    folder: Path, case: Case, threads: int, environment: Mapping[str, str] = os.environ
+) -> Iterator[Version]:
     """A process that measures a system, while the context lasts.
 
     Args:
         folder: Where that version's package folder is.
         case: What it computes.
         threads: For torch.
+        environment: Its environment variables.
     """
     task = json.dumps({"case": asdict(case), "threads": threads})
     with (
@@ -94,7 +97,7 @@ def running(folder: Path, case: Case, threads: int) -> Iterator[Version]:
         subprocess.Popen(
             [sys.executable, "-c", WORKER.read_text(encoding="utf-8"), task],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(folder)},
+            env={**environment, "PYTHONPATH": str(folder)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

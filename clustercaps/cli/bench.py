@@ -7,6 +7,7 @@
     clustercaps bench layers --models m3           its five layers, one by one
     clustercaps bench bounds                       every layer and pass against its lower bound
     clustercaps bench precision                    bfloat16 autocast against float32
+    clustercaps bench waits                        short waits of threads, on a busy machine too
     clustercaps bench --device cuda                on a GPU, with the Triton layer; also layers
     clustercaps bench scaling                      how time grows with K, D, C, image and batch
     clustercaps bench epoch                        the kernel's share of an epoch of training
@@ -37,6 +38,7 @@ WORDS = {
     "layers": "single layers",
     "bounds": "time of every layer and pass against lower bounds",
     "precision": "bfloat16 autocast against float32, with the fused kernel",
+    "waits": "short waits of threads against OpenMP's own, alone and on a busy machine",
     "scaling": "how time grows with K, D, C, image and batch",
     "epoch": "the kernel's share of an epoch of training",
     "peers": "every capsule system, on images of the size of its paper",
@@ -48,6 +50,7 @@ UNUSED = {
     "layers": ("official", "against"),
     "bounds": ("official", "against", "compiled", "device"),
     "precision": ("official", "against", "compiled", "device"),
+    "waits": ("official", "against", "compiled", "device"),
     "scaling": ("official", "against", "device"),
     "epoch": ("official", "against", "compiled", "size", "in_chans", "rounds", "seconds", "device"),
     "peers": ("official", "compiled", "device"),

@@ -15,6 +15,7 @@ from clustercaps.experiments.peers import (
     SECONDS,
     TESTS,
     TRAIN_IMAGES,
+    VARIANTS,
     curve,
     figure,
     images_seen,
@@ -45,12 +46,18 @@ def test_nights_take_equally_long() -> None:
     for cell in EXPERIMENT.cells("night"):
         epochs, images = cell.settings["epochs"], cell.settings["epoch_images"]
         assert 0 < images <= TRAIN_IMAGES
-        minutes = epochs * images / 1000 * SECONDS[cell.id] / 60
+        minutes = epochs * images / 1000 * SECONDS[cell.settings["model"]] / 60
         assert minutes == pytest.approx(MINUTES, rel=0.01)
         assert cell.settings["schedule"] == "cosine"
         assert cell.settings["augment"]
         assert TESTS * cell.settings["test_every"] == epochs
         assert cell.settings["warmup_epochs"] < epochs / 2
+
+
+def test_variants_differ_from_their_system_by_one_setting() -> None:
+    cells = {cell.id: cell.settings for cell in EXPERIMENT.cells("night")}
+    for id, (name, changes) in VARIANTS.items():
+        assert cells[id] == {**cells[name], "model_settings": changes}
 
 
 def test_full_is_every_papers_recipe() -> None:

@@ -5,7 +5,7 @@ order and the batch size are the same for all.
 
 - `quick`: 2 epochs of the same 1,000 images. Estimate: 12 minutes on two cores, one run on each.
 - `night`: all 60,000 images, and as many steps as fit into 20 minutes of one thread, with a test
-  after every quarter. Estimate: 19 systems, 3.5 hours on two cores, one run on each.
+  after every quarter. Estimate: 20 cells, 3.5 hours on two cores, one run on each.
 - `full`: each system as its paper trains it, with its own image size and number of epochs. Weeks of
   a GPU: the released code of EM routing alone takes 2 million steps.
 
